@@ -509,5 +509,5 @@ def test_more_pairs_than_a_model_may_have_are_refused(monkeypatch):
     text = f"<mujoco><worldbody>\n{bodies}\n</worldbody></mujoco>"
     assert len(xsim.loads(text, "mjcf").topology.pairs[0].leaf_rows.value) == 3
     monkeypatch.setattr("xsim.model.contact_pairs.MAX_PAIRS", 2)
-    with pytest.raises(ValueError, match=r"three\.xml:3: more than 2 pairs of geoms can collide; masks"):
+    with pytest.raises(ValueError, match=r"three\.xml:4: more than 2 pairs of geoms can collide; masks"):
         assemble(parse_text(text, "mjcf", file="three.xml"))

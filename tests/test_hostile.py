@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import signal
 import struct
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from bz2 import compress
@@ -324,6 +326,18 @@ def test_large_models_are_read(tmp_path):
         files.append(tmp_path / f"{i}.xml")
         files[-1].write_text(MJCF.format(text))
     assert outcomes(*files) == [f"bodies {count}" for count, _ in LARGE.values()]
+
+
+def test_geoms_of_the_world_take_time_in_proportion():
+    """20,000 of them and one that moves: of the pairs, those with it. A loop over all pairs takes half a minute."""
+    spec = parse_text(MJCF.format('<geom size="1"/><body pos="0 0 3"><freejoint/><geom size=".1"/></body>'), "mjcf")
+    (first,) = spec.world_geoms
+    world = tuple(dataclasses.replace(first, pos=np.array([3.0 * i, 0, 0])) for i in range(20_000))
+    start = time.process_time()
+    model = assemble(spec.replace(world_geoms=world))
+    assert time.process_time() - start < 10
+    (info,) = model.topology.pairs
+    np.testing.assert_array_equal(info.geoms.value, np.stack([np.arange(20_000), np.full(20_000, 20_000)], 1))
 
 
 NESTED = '<replicate count="99">' * 9 + '<geom size="1"/>' + "</replicate>" * 9

@@ -122,21 +122,24 @@ def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> np.ndarray:
     width = len(spec.bodies) + 1
     excluded = np.array([(min(pair) + 1) * width + max(pair) + 1 for pair in spec.exclude], np.int64)
     filter_parent = "filterparent" not in spec.option.disabled
-    for k, i in enumerate(candidates):
-        later = slice(k + 1, None)
-        allowed = (contype[k] & conaffinity[later]) | (contype[later] & conaffinity[k]) != 0
-        allowed &= group[later] != group[k]
+    starts = np.flatnonzero(np.diff(group, prepend=-2))  # of runs of geoms that do not move relative to each other
+    first = starts[np.searchsorted(starts, np.arange(len(candidates)), side="right") - 1]
+    for k in np.flatnonzero(first):
+        i, earlier = candidates[k], slice(first[k])
+        allowed = (contype[k] & conaffinity[earlier]) | (contype[earlier] & conaffinity[k]) != 0
+        allowed &= group[earlier] != group[k]
         if filter_parent and group[k] >= 0:
-            allowed &= (group[later] < 0) | (group[later] != parent_group[k]) & (parent_group[later] != group[k])
-        allowed &= ~(flat[k] & flat[later]) & ((self_group[later] != self_group[k]) | (self_group[later] < 0))
-        low, high = np.minimum(body[k], body[later]) + 1, np.maximum(body[k], body[later]) + 1
+            allowed &= (group[earlier] < 0) | (group[earlier] != parent_group[k]) & (parent_group[earlier] != group[k])
+        allowed &= ~(flat[k] & flat[earlier]) & ((self_group[earlier] != self_group[k]) | (self_group[earlier] < 0))
+        low, high = np.minimum(body[k], body[earlier]) + 1, np.maximum(body[k], body[earlier]) + 1
         allowed &= ~np.isin(low * width + high, excluded)
-        others = candidates[later][allowed]
+        others = candidates[earlier][allowed]
         count += len(others)
         if count > MAX_PAIRS:
             fail(geoms[i].geom.source, f"more than {MAX_PAIRS:,} pairs of geoms can collide; {FEWER_PAIRS}")
-        pairs.append(np.stack([np.full_like(others, i), others], 1))
-    return np.concatenate(pairs)
+        pairs.append(np.stack([others, np.full_like(others, i)], 1))
+    found = np.concatenate(pairs)
+    return found[np.lexsort(found.T[::-1])]
 
 
 def can_collide(spec: ModelSpec, flex: FlexSpec) -> bool:

@@ -28,8 +28,8 @@ def read_geoms(spec: ModelSpec, tree: Tree) -> tuple[GeomInfo, ...]:
     out = []
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         geoms = spec.world_geoms if body is None else body.geoms
-        visible = _visible(geoms)
-        out.extend(_geom(spec, tree.rows, index, geom, any(geom is v for v in visible)) for geom in geoms)
+        visible = {id(geom) for geom in _visible(geoms)}
+        out.extend(_geom(spec, tree.rows, index, geom, id(geom) in visible) for geom in geoms)
     return tuple(out)
 
 
