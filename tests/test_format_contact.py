@@ -15,7 +15,6 @@ from traced import by_numpy
 import xsim
 from xsim.io import ParseError, UnsupportedWarning, parse, parse_text
 from xsim.io.contact_parameters import spring_damper
-from xsim.model.build import assemble
 from xsim.spec import Soft
 
 BALL = "<geometry><sphere><radius>0.1</radius></sphere></geometry>"
@@ -503,11 +502,10 @@ def test_rule_of_skel():
         parse_text(text, "skel", rule="hard")
 
 
-def test_more_pairs_than_a_model_may_have_are_refused(monkeypatch):
+def test_more_pairs_than_a_model_may_have_are_refused():
     """The error names the geom with which there are too many."""
     bodies = "\n".join(f'<body pos="{3 * i} 0 0"><freejoint/><geom size="1"/></body>' for i in range(3))
     text = f"<mujoco><worldbody>\n{bodies}\n</worldbody></mujoco>"
     assert len(xsim.loads(text, "mjcf").topology.pairs[0].leaf_rows.value) == 3
-    monkeypatch.setattr("xsim.model.contact_pairs.MAX_PAIRS", 2)
-    with pytest.raises(ValueError, match=r"three\.xml:4: more than 2 pairs of geoms can collide; masks"):
-        assemble(parse_text(text, "mjcf", file="three.xml"))
+    with pytest.raises(ValueError, match=r"three\.xml:4: more than 2 pairs of geoms can collide \(limits: pairs\); masks"):
+        xsim.build(parse_text(text, "mjcf", file="three.xml"), limits=xsim.Limits(pairs=2))

@@ -23,10 +23,12 @@ from xsim.io import FORMATS, ParseError, parse, parse_text
 from xsim.io.errors import Notes
 from xsim.io.files import unpacked_size
 from xsim.io.mjcf.mesh_files import read_triangles
-from xsim.io.reader import MAX_ATTRIBUTES, MAX_BYTES, parse_xml, read_bytes
+from xsim.io.reader import MAX_ATTRIBUTES, parse_xml, read_bytes
+from xsim.limits import Limits
 from xsim.model.build import assemble
 
 SECONDS, BYTES = 30, 2_000_000_000
+MOST = Limits().bytes
 LINUX = sys.platform == "linux"
 
 # Reads files, their warnings switched off, and says how each ended. JAX reserves addresses when it is imported: the limit of memory counts
@@ -179,8 +181,8 @@ def understated(archive: bytes) -> bytes:
 
 
 def test_archives_are_measured_before_they_are_unpacked(tmp_path):
-    large = bytes(MAX_BYTES)
-    unpacks = f"the archive unpacks to {MAX_BYTES} bytes or more; allowed: fewer"
+    large = bytes(MOST)
+    unpacks = f"the archive unpacks to {MOST} bytes or more; allowed: fewer"
     bomb = zipped(large)
     cases = {
         "bomb.zip": (bomb, unpacks),
@@ -197,7 +199,7 @@ def test_archives_are_measured_before_they_are_unpacked(tmp_path):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(ParseError, match=text):
             read_bytes(tmp_path / name)
-    assert unpacked_size(zipped(bytes(100_000)), MAX_BYTES) == 100_000 and unpacked_size(b"solid", MAX_BYTES) == 0
+    assert unpacked_size(zipped(bytes(100_000)), MOST) == 100_000 and unpacked_size(b"solid", MOST) == 0
     ok = zipped(bytes(1000))  # holds the time
     (tmp_path / "ok.zip").write_bytes(ok)
     assert read_bytes(tmp_path / "ok.zip") == ok
@@ -212,7 +214,7 @@ def test_a_mesh_archive_in_a_model(tmp_path):
     )  # fmt: skip
     joint = '<joint name="j" type="floating"><parent link="a"/><child link="b"/></joint>'
     (tmp_path / "m.urdf").write_text(f'<robot name="r">{links}{joint}</robot>')
-    (tmp_path / "bomb.zip").write_bytes(zipped(bytes(MAX_BYTES)))
+    (tmp_path / "bomb.zip").write_bytes(zipped(bytes(MOST)))
     (tmp_path / "box.zip").write_bytes(zipped(trimesh.creation.box().export(file_type="stl")))
     with pytest.warns(UserWarning, match=r"bomb\.zip: the archive unpacks to"):
         spec = parse(tmp_path / "m.urdf", self_collide=True)

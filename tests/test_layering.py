@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 
 # Of parts of the package, lowest first: a module may import from its own layer and from those before it. The longest prefix counts.
 LAYERS = (
-    ("registry", "rules", "poses", "suggestions", "cache"),
+    ("registry", "rules", "limits", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
     ("model.table", "model.triangle_distance", "model.face_order"),
     ("model.octree",),
@@ -24,7 +24,7 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.elementary",
+        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns", "compile.elementary",
         "compile.handler", "compile.program", "compile.rules",
     ),
     ("compile.processes",),

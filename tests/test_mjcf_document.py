@@ -14,6 +14,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_option
 from xsim.io.reader import Element
+from xsim.limits import Limits, limited
 
 TAGS = {"geom": ("geom",), "site": ("site",), "body": ("body",), "joint": ("joint", "freejoint")}
 SECTIONS = ("tendon", "actuator", "sensor", "equality")
@@ -462,16 +463,16 @@ def test_conflicts_of_options(load):
         _options(load, '<option gravity="0 0 -5"/>', '<option gravity="0 0 -9.81"/>', "merge")
 
 
-def test_attach_ends(load, monkeypatch):
+def test_attach_ends(load):
     circle = '<mujoco><asset><model name="m" file="{}"/></asset></mujoco>'
     with pytest.raises(ParseError, match="attaches itself"):
         load({"main.xml": circle.format("a.xml"), "a.xml": circle.format("b.xml"), "b.xml": circle.format("a.xml")})
-    monkeypatch.setattr("xsim.io.budget.MAX_NODES", 20_000)
     model = '<mujoco><asset><model name="m" file="{}.xml"/></asset><worldbody><body name="b">{}</body></worldbody></mujoco>'
     many = "".join(f'<attach model="m" body="b" prefix="{i}_"/>' for i in range(4))
     names = ["main", *map(str, range(30)), "end"]
     files = {f"{name}.xml": model.format(after, many) for name, after in zip(names, names[1:], strict=False)}
-    with pytest.raises(ParseError, match="the model grows"):
+    grows = r"the model grows to \d+ elements; allowed: 20000 \(limits: elements\)"
+    with pytest.raises(ParseError, match=grows), limited(Limits(elements=20_000)):
         load(files | {"end.xml": '<mujoco><worldbody><body name="b"/></worldbody></mujoco>'})
 
 

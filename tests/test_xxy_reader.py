@@ -512,18 +512,21 @@ def test_hostile_input_is_refused_at_once(case, encoding, tmp_path):
 
 
 def test_a_file_over_the_size_limit_is_refused_unread(tmp_path):
-    assert reader.MAX_BYTES >= 100_000_000
+    most = xsim.Limits().bytes
+    assert most >= 100_000_000
     file = tmp_path / "huge.xml"
     with file.open("wb") as stream:
-        stream.truncate(reader.MAX_BYTES + 1)
+        stream.truncate(most + 1)
     with pytest.raises(ParseError, match=r"huge\.xml.*bytes"):
         parse(file)
 
 
-def test_a_text_over_the_size_limit_is_refused(monkeypatch):
-    monkeypatch.setattr(reader, "MAX_BYTES", 1000)
-    with pytest.raises(ParseError, match="1000"):
-        parse_text(document(f'<body name="b" joint="rx"/><!--{" " * 1000}-->'), "x_xy")
+def test_a_text_over_the_size_limit_is_refused():
+    """The limit is one of `Limits`, of this call alone."""
+    text = document(f'<body name="b" joint="rx"/><!--{" " * 1000}-->')
+    with pytest.raises(ParseError, match=r"allowed: fewer than 1000 \(limits: bytes\)"):
+        parse_text(text, "x_xy", limits=xsim.Limits(bytes=1000))
+    assert xsim.loads(text, "x_xy", limits=xsim.Limits(bytes=10_000)).nv == xsim.loads(text, "x_xy").nv == 1
 
 
 def test_a_text_with_too_many_tags_is_refused(monkeypatch):

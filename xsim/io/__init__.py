@@ -16,6 +16,7 @@ from xsim.io.mjcf.writer import to_mjcf
 from xsim.io.reader import read_bytes
 from xsim.io.urdf.writer import to_urdf
 from xsim.io.x_xy import to_x_xy
+from xsim.limits import Limits, limited
 from xsim.spec import ModelSpec
 
 __all__ = [
@@ -33,14 +34,16 @@ register_format(chrono.FORMAT)
 
 
 def parse(
-    path, *, format: str | None = None, strict: bool = False, convex_decomposition: bool | ConvexDecomposition | None = None, **options
-) -> ModelSpec:
+    path, *, format: str | None = None, strict: bool = False, convex_decomposition: bool | ConvexDecomposition | None = None,
+    limits: Limits | None = None, **options,
+) -> ModelSpec:  # fmt: skip
     """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
 
     convex_decomposition: whether meshes that collide are divided into convex parts, so that what is hollow stays hollow. None: where the
     file asks for it (SDFormat); elsewhere a mesh collides by its convex hull. True: all of them. A `ConvexDecomposition`: which, and how.
     False: none. Each part is a geom of the same body, with the same surface, without mass, named after its geom (``mug/0``, ``mug/1``);
-    the geom itself stays and no longer collides. It needs ``xsim[mesh]``.
+    the geom itself stays and no longer collides. It needs ``xsim[mesh]``. limits: of the sizes of files and of the model, None: the
+    defaults of `Limits`.
 
     Options of one format:
 
@@ -56,18 +59,20 @@ def parse(
     Raises ParseError, TypeError for an option that the format does not have; warns once (`UnsupportedWarning`,
     `SuspiciousInputWarning`) with all lines.
     """
-    data, file = read_bytes(path), str(path)
-    entry = find_format(format, file) if format else detect_format(data, file, Path(path).suffix.lower())
-    return _read(entry, data, file, strict, convex_decomposition, options)
+    with limited(limits):
+        data, file = read_bytes(path), str(path)
+        entry = find_format(format, file) if format else detect_format(data, file, Path(path).suffix.lower())
+        return _read(entry, data, file, strict, convex_decomposition, options)
 
 
 def parse_text(
     text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False,
-    convex_decomposition: bool | ConvexDecomposition | None = None, **options,
+    convex_decomposition: bool | ConvexDecomposition | None = None, limits: Limits | None = None, **options,
 ) -> ModelSpec:  # fmt: skip
     """Read a model from text. Options and errors as in `parse`; ``file`` is the name that messages use."""
-    entry = find_format(format, file) if format else detect_format(text, file, "")
-    return _read(entry, text, file, strict, convex_decomposition, options)
+    with limited(limits):
+        entry = find_format(format, file) if format else detect_format(text, file, "")
+        return _read(entry, text, file, strict, convex_decomposition, options)
 
 
 def _read(

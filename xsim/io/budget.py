@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from xsim.io.reader import Element
+from xsim.limits import limits
 
-__all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget"]
+__all__ = ["MAX_CHARACTERS", "MAX_NUMBERS", "Budget"]
 
-MAX_NODES = 500_000  # elements of one model with everything included, attached and replicated
 MAX_CHARACTERS = 30_000_000  # of the names made for them
 MAX_NUMBERS = 50_000_000  # of arrays that are longer than what the file writes
 
@@ -22,8 +22,8 @@ class Budget:
         self._nodes += nodes
         self._characters += characters
         self._numbers += numbers
-        if self._nodes > MAX_NODES:
-            raise e.error(f"the model grows to {self._nodes} elements; allowed: {MAX_NODES}")
+        if self._nodes > limits().elements:
+            raise e.error(f"the model grows to {self._nodes} elements; allowed: {limits().elements} (limits: elements)")
         if self._characters > MAX_CHARACTERS:
             raise e.error(f"the names of the model grow to {self._characters} characters; allowed: {MAX_CHARACTERS}")
         if self._numbers > MAX_NUMBERS:

@@ -13,9 +13,9 @@ from lxml import etree
 from xsim.io.errors import Notes, ParseError, allowed
 from xsim.io.files import file_kind, unpacked_size
 from xsim.io.xml_slips import repaired
+from xsim.limits import limits
 from xsim.spec import Source
 
-MAX_BYTES = 100_000_000
 MAX_DEPTH = 1000
 MAX_ATTRIBUTES = 1000  # of one element: libxml2 looks for an attribute among all of them
 MAX_TAGS = 4_000_000  # start and end tags: bounds the memory of the tree, which is far larger than the text
@@ -25,12 +25,12 @@ _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTA
 
 
 def read_bytes(path) -> bytes:
-    """Contents of a regular file. Raises ParseError where it cannot be read, has MAX_BYTES or more, or is an archive of as many."""
-    file = str(path)
+    """Contents of a regular file. Raises ParseError where it cannot be read, or has or unpacks to as many bytes as `Limits` allows."""
+    file, most = str(path), limits().bytes
     try:
         kind = file_kind(Path(path))
         data = _first_bytes(Path(path)) if kind == "file" else b""
-        size = unpacked_size(data, MAX_BYTES)
+        size = unpacked_size(data, most)
     except OSError as error:
         raise ParseError(file, None, f"cannot be read: {error.strerror or error}") from None
     except TypeError:
@@ -39,24 +39,26 @@ def read_bytes(path) -> bytes:
         raise ParseError(file, None, f"cannot be read: {error}") from None
     if kind != "file":  # a pipe waits for its writer, a device may have no end
         raise ParseError(file, None, f"is a {kind}; allowed: regular files")
-    if len(data) >= MAX_BYTES:
-        raise ParseError(file, None, f"the file has {max(len(data), Path(path).stat().st_size)} bytes; allowed: fewer than {MAX_BYTES}")
-    if size >= MAX_BYTES:
-        raise ParseError(file, None, f"the archive unpacks to {MAX_BYTES} bytes or more; allowed: fewer")
+    if len(data) >= most:
+        size = max(len(data), Path(path).stat().st_size)
+        raise ParseError(file, None, f"the file has {size} bytes; allowed: fewer than {most} (limits: bytes)")
+    if size >= most:
+        raise ParseError(file, None, f"the archive unpacks to {most} bytes or more; allowed: fewer (limits: bytes)")
     return data
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Contents of a file, no more than MAX_BYTES."""
+    """Contents of a file, no more bytes than `Limits` allows."""
     with path.open("rb") as stream:
-        return stream.read(MAX_BYTES)
+        return stream.read(limits().bytes)
 
 
 def parse_xml(data: bytes | str, file: str, notes: Notes | None = None) -> Element:
     """Root element of an XML document. notes: they get the slips of `xml_slips`, which are refused without them.
 
-    No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or more than
-    MAX_TAGS, one nested deeper than MAX_DEPTH, or with more than MAX_ATTRIBUTES in an element is refused. Raises ParseError.
+    No entity is expanded, no DTD is read, nothing is fetched. Raises ParseError for a document type declaration, for a document of more
+    bytes than `Limits` allows or of more than MAX_TAGS tags, for one nested deeper than MAX_DEPTH, and for an element with more than
+    MAX_ATTRIBUTES.
     """
     encoding = None
     if isinstance(data, str):
@@ -65,8 +67,8 @@ def parse_xml(data: bytes | str, file: str, notes: Notes | None = None) -> Eleme
             data = data.encode(encoding)
         except UnicodeEncodeError as error:
             raise ParseError(file, None, f"not Unicode text: {error.reason}") from None
-    if len(data) >= MAX_BYTES:
-        raise ParseError(file, None, f"the document has {len(data)} bytes; allowed: fewer than {MAX_BYTES}")
+    if len(data) >= limits().bytes:
+        raise ParseError(file, None, f"the document has {len(data)} bytes; allowed: fewer than {limits().bytes} (limits: bytes)")
     if data.count(b"<") > MAX_TAGS:
         raise ParseError(file, None, f"the document has {data.count(b'<')} tags; allowed: {MAX_TAGS}")
     start = _PROLOG.match(data)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xsim.limits import limits
 from xsim.model.face_order import element_order
 from xsim.model.holonomic import reference_poses
 from xsim.model.leaf_rows import LeafRows
@@ -21,9 +22,6 @@ from xsim.rules import RULES, Rules
 from xsim.spec import FlexSpec, GeomSpec, GridSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
 __all__ = ["Pairs", "can_collide", "read_pairs"]
-
-MAX_PAIRS = 2_000_000
-"""Pairs of geoms that a model may have. A table of the compiled step holds every pair."""
 
 FEWER_PAIRS = "masks (contype, conaffinity), excluded pairs of bodies, or explicit pairs leave those that matter"
 
@@ -135,8 +133,8 @@ def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> np.ndarray:
         allowed &= ~np.isin(low * width + high, excluded)
         others = candidates[earlier][allowed]
         count += len(others)
-        if count > MAX_PAIRS:
-            fail(geoms[i].geom.source, f"more than {MAX_PAIRS:,} pairs of geoms can collide; {FEWER_PAIRS}")
+        if count > (most := limits().pairs):
+            fail(geoms[i].geom.source, f"more than {most:,} pairs of geoms can collide (limits: pairs); {FEWER_PAIRS}")
         pairs.append(np.stack([others, np.full_like(others, i)], 1))
     found = np.concatenate(pairs)
     return found[np.lexsort(found.T[::-1])]

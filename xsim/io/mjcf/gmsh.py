@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 
-from xsim.io.budget import MAX_NODES
 from xsim.io.reader import Element
 
 __all__ = ["read_gmsh"]
 
-MAX_VALUES = 20 * MAX_NODES  # numbers of a section
+MAX_BLOCKS = 500_000  # of a section
+MAX_VALUES = 20 * MAX_BLOCKS  # numbers of a section
 _CORNERS = {1: 2, 2: 3, 4: 4}  # by element type: lines, triangles, tetrahedra
 
 
@@ -97,8 +97,8 @@ def _blocks22(numbers: _Numbers, count: int) -> list[np.ndarray]:
     out, left = [], count
     while left > 0:
         kind, block, labels = numbers.take("<i4", 3).tolist()
-        if block < 1 or len(out) == MAX_NODES:
-            raise numbers.e.error(f"the file has a block without elements, or more than {MAX_NODES} blocks", "file")
+        if block < 1 or len(out) == MAX_BLOCKS:
+            raise numbers.e.error(f"the file has a block without elements, or more than {MAX_BLOCKS} blocks", "file")
         corners = _corners(numbers, kind, kinds)
         out.append(numbers.take("<i4", block * (1 + max(labels, 0) + corners)).reshape(block, -1)[:, -corners:])
         left -= block
@@ -149,8 +149,8 @@ def _elements41(numbers: _Numbers) -> np.ndarray:
 
 
 def _bounded(numbers: _Numbers, blocks: int) -> int:
-    if blocks > MAX_NODES:
-        raise numbers.e.error(f"the file announces {blocks} blocks; allowed: {MAX_NODES}", "file")
+    if blocks > MAX_BLOCKS:
+        raise numbers.e.error(f"the file announces {blocks} blocks; allowed: {MAX_BLOCKS}", "file")
     return blocks
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from xsim.io.errors import Notes
 from xsim.io.mjcf.files import beside, locate
 from xsim.io.mjcf.nodes import Budget, Node, scope
-from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
+from xsim.io.reader import Element, parse_xml, read_bytes
+from xsim.limits import limits
 
 __all__ = ["expand_includes"]
 
@@ -39,8 +40,8 @@ def expand_includes(root: Node, budget: Budget, notes: Notes) -> None:
         done.add(path)
         data = read_bytes(path)
         size += len(data)
-        if size > MAX_BYTES:
-            raise e.error(f"the included files have more than {MAX_BYTES} bytes together")
+        if size > limits().bytes:
+            raise e.error(f"the included files have more than {limits().bytes} bytes together (limits: bytes)")
         included = Node.of(parse_xml(data, str(path), notes))
         if not included.children:
             raise e.error(f"{path} holds no elements to include", "file")

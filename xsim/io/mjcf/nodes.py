@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from xsim.io.budget import MAX_CHARACTERS, MAX_NODES, MAX_NUMBERS, Budget
+from xsim.io.budget import MAX_CHARACTERS, MAX_NUMBERS, Budget
 from xsim.io.mjcf.compiler import Compiler
 from xsim.io.reader import Element
 
-__all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
+__all__ = ["MAX_CHARACTERS", "MAX_NUMBERS", "Budget", "Node", "scope"]
 
 class Node:
     """An element: tag, attrib, children, file, sourceline; parent, None at the root. `Element` reads it as it reads lxml's.

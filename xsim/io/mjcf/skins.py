@@ -10,9 +10,10 @@ import numpy as np
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import Maker, integers, read_asset
-from xsim.io.mjcf.nodes import MAX_NODES, Node
+from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.values import integer, read_rgba
 from xsim.io.reader import Element
+from xsim.limits import limits
 
 __all__ = ["grid_skin", "read_skins"]
 
@@ -112,7 +113,7 @@ def _from_file(e: Element, document: Document, index: Index) -> dict[str, Any]:
         "faces": take("<i4", 3 * faces).astype(int).reshape(-1, 3),
         "bones": [],
     }
-    for _ in range(min(bones, MAX_NODES)):
+    for _ in range(min(bones, limits().elements)):
         name = bytes(take("u1", 40)).split(b"\0")[0].decode("utf-8", "replace")
         pos, quat = take("<f4", 3).astype(float), take("<f4", 4).astype(float)
         if not (quat.any() and np.isfinite([*pos, *quat]).all()):
@@ -136,7 +137,7 @@ def grid_skin(e: Element, make: Maker, prefix: str, counts, spacing: float) -> N
     if between < 0:
         raise e.error(f"found {between}; allowed: integers >= 0", "subgrid")
     nx, ny = (int(n + (n - 1) * between) for n in counts)
-    if nx * ny * int(counts[0]) * int(counts[1]) > 10 * MAX_NODES:
+    if nx * ny * int(counts[0]) * int(counts[1]) > 10 * limits().elements:
         raise e.error(f"found {between}: {nx} x {ny} points; allowed: fewer", "subgrid")
     along = [_weights(int(n), between) for n in counts]
     weights = np.einsum("ai,bj->ijab", *along).reshape(counts[0], counts[1], nx * ny)

@@ -14,7 +14,8 @@ from lxml import etree
 from xsim.io.budget import Budget
 from xsim.io.errors import Notes, allowed
 from xsim.io.files import is_dir, is_file
-from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
+from xsim.io.reader import Element, parse_xml, read_bytes
+from xsim.limits import limits
 from xsim.poses import Pose, quat_rpy
 
 __all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose"]
@@ -202,8 +203,8 @@ class Library:
         document = self.documents[key]
         self._budget.spend(uri, nodes=document.elements)
         self._included += document.size
-        if self._included > MAX_BYTES:
-            raise uri.error(f"the included files have more than {MAX_BYTES} bytes together, each counted as often as it is included")
+        if self._included > (most := limits().bytes):
+            raise uri.error(f"the included files have more than {most} bytes together, with all repetitions (limits: bytes)")
         return key, document
 
     def _of_folder(self, uri: Element, folder: Path) -> Path:

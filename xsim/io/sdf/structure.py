@@ -10,11 +10,10 @@ from xsim.io.errors import Notes
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, boolean, flags, ignore
 from xsim.io.sdf.frames import Frame, Model, Scope, attach, connect, place, place_model
+from xsim.limits import limits
 from xsim.poses import Pose
 
 __all__ = ["Structure", "build"]
-
-MAX_FRAMES = 300_000  # links, joints, frames and models, included ones with them: files that include each other must not multiply
 
 _KINDS = ("link", "joint", "frame", "model")
 _SWITCHES = {"enable_wind": "there is no wind"}
@@ -88,8 +87,8 @@ class Builder:
     # ---- frames and names ----
 
     def frame(self, kind: str, name: str, element: Element, level: Level, **more) -> Frame:
-        if len(self.made) >= MAX_FRAMES:
-            raise element.error(f"the model has more than {MAX_FRAMES} links, joints, frames and models")
+        if len(self.made) >= (most := limits().elements):  # files that include each other must not multiply
+            raise element.error(f"the model has more than {most} links, joints, frames and models (limits: elements)")
         frame = Frame(kind, level.model.prefix + name, element, level.document, level.scope, level.home, level.model, **more)
         self.made.append(frame)
         return frame
