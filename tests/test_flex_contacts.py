@@ -197,6 +197,17 @@ def test_adhesion_leaves_flexes_out(x64):
     np.testing.assert_array_equal(on, off)
 
 
+@pytest.mark.parametrize("geom", ['type="cylinder" size=".06 .04"', 'type="mesh" mesh="block"'])
+def test_lines_have_one_contact_with_flat_faces(geom, x64):
+    """The flag `multiccd` gives only geoms several contacts with a face. MuJoCo 4.0.0: one at -0.005 m."""
+    corners = " ".join(f"{x} {y} {z}" for x in (-0.06, 0.06) for y in (-0.05, 0.05) for z in (-0.04, 0.04))
+    line = '<flexcomp name="f" type="grid" dim="1" count="2 1 1" spacing=".1 .1 .1" radius=".01" mass=".2"/>'
+    world = f'<body pos="0 0 .045"><freejoint/><geom {geom}/></body>{line}'
+    model = load(scene(world, f'<asset><mesh name="block" vertex="{corners}"/></asset>'))
+    found = xsim.contacts(model, xsim.init(model))
+    np.testing.assert_allclose(found.distance[found.active], [-0.005], atol=1e-9)
+
+
 def test_flags_and_rows_switch_them_off():
     world = BALL + SHEET.format("", EDGES)
     assert load(scene(world, '<option><flag contact="disable"/></option>')).topology.parts == ()

@@ -69,6 +69,17 @@ def test_caps_and_sides_as_recorded(name, x64):
     assert counts == ({1, 2} if "rod" in name else {1, 2, 4} if "box" in name or "small" in name else {1, 2, 3, 4})
 
 
+@pytest.mark.parametrize("lean, wanted", [(0.05, [-0.0078739, -0.0018764]), (0.08, [-0.0094756])])
+def test_capsules_that_lean_on_a_mesh(lean, wanted, x64):
+    """Distances of MuJoCo 4.0.0: the line of a capsule is less deep than its end by the radius times the squared sine of the angle."""
+    corners = " ".join(f"{x} {y} {z}" for x in (-0.3, 0.3) for y in (-0.3, 0.3) for z in (-0.1, 0))
+    text = f"""<mujoco><compiler angle="radian"/><asset><mesh name="m" vertex="{corners}"/></asset><worldbody><geom type="mesh" mesh="m"/>
+      <body pos="0 0 .045" euler="{np.pi / 2 + lean} 0 0"><freejoint/><geom type="capsule" size=".05 .06"/></body></worldbody></mujoco>"""
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    found = xsim.contacts(model, xsim.init(model))
+    np.testing.assert_allclose(np.sort(found.distance[found.active]), wanted, atol=1e-7)
+
+
 TABLE = """<mujoco><option timestep="0.002"/><asset>
 <mesh name="m" vertex="-1 -1 -1 1 -1 -1 -1 1 -1 1 1 -1 -1 -1 1 1 -1 1 -1 1 1 1 1 1"/></asset><worldbody><geom type="mesh" mesh="m"/>
 <body pos="0.1 0.2 {}"><freejoint/><geom type="{}" mesh="m" {}/></body></worldbody></mujoco>"""

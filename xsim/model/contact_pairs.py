@@ -159,11 +159,11 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
     if pair_list.pairs:
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
-    for (shapes, assets, condim, mixed, passive), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
+    for (shapes, assets, condim, mixed, *flags), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
         if set(shapes) == {"hfield", "sdf"}:
             warnings.warn("height fields have no contacts with signed distance functions", UserWarning, stacklevel=2)
             continue
-        infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs), passive))
+        infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs), *flags))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:
         assert isinstance(part, _Part)
@@ -208,7 +208,8 @@ class _PairList:
 
     def _add(self, kind: tuple, pairs: list, rows: list, dominant: list) -> None:
         passive = self._any_passive and self._is_passive(*pairs[0])
-        kind = (*kind[:2], 1 if passive else kind[2], kind[3], passive)
+        of_parts = any(isinstance(self.colliders[k], _Part) for k in pairs[0])
+        kind = (*kind[:2], 1 if passive else kind[2], kind[3], passive, of_parts)
         for present, new in zip(self.pairs.setdefault(kind, ([], [], [])), (pairs, rows, dominant), strict=True):
             present += new
 

@@ -470,6 +470,7 @@ class PairsInfo(NamedTuple):
     * leaf_rows: rows of surface.* of the two geoms (n, 2) if mixed, else rows of pair.* (n,).
     * dominant (n,): the geom with the higher priority, whose parameters are used: 0 or 1; -1 for a mixture.
     * passive: whether the contacts are springs without friction, see `xsim.dynamics.constraints.passive_contacts`.
+    * of_parts: whether one of the two, or both, are parts of flexes.
     """
 
     shapes: tuple[str, str]
@@ -480,6 +481,7 @@ class PairsInfo(NamedTuple):
     leaf_rows: Table
     dominant: Table
     passive: bool
+    of_parts: bool
 
 
 class KeyInfo(NamedTuple):

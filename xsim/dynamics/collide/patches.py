@@ -8,7 +8,8 @@ shape selects a face.
 
 Up to four corners of the result are contacts: the deepest, and three that make a large area with it. Each has its own distance. The cosines
 below, and the 16 corners of the cap of a cylinder, are MuJoCo's. The side of a cylinder or capsule is an edge: its line that is farthest
-along the normal.
+along the normal. MuJoCo adds the radius of a capsule to its axis along the part of the contact normal across the axis. That part is shorter
+than one where the capsule leans, so the line is less deep than the end by the radius times the squared sine of the angle.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Face(NamedTuple):
     normal: outward unit vector.
     ring: corners relative to a common origin, components (corners, ...), m.
     flat: whether it is a face. Else it is the line along a curved side.
-    tolerance: of a face with a curved border, the largest distance between the border and the polygon of its corners, m.
+    tolerance: of a face with a curved border, the largest distance between the border and the polygon of its corners, m; of a capsule, its
+        radius times the sine of the angle by which it leans.
     """
 
     normal: Vector
@@ -138,7 +140,7 @@ def half_patch(kind: str, plane: Shape, s: Shape, contact: ContactPoint) -> list
     lies = jnp.abs(jax.lax.stop_gradient(slope)) < _PARALLEL_SINE
     if kind in _ROUND:
         x, y, _ = s.size
-        ends, _ = _side(s.axis(2), x, y, down)
+        ends, *_ = _side(s.axis(2), x, y, down, capsule=False)
         line = [vadd(s.pos, end) for end in ends]
         if kind == "capsule":
             points = [_on_plane(plane, n, p, contact) for p in line]
@@ -174,7 +176,8 @@ def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) 
     stop = jax.lax.stop_gradient
     x, y, z = s.size
     is_round = np.array([kind in _ROUND for kind in kinds])
-    curved = is_round[:, None] if which is None else jnp.asarray(is_round)[which]
+    is_capsule = np.array([kind == "capsule" for kind in kinds])
+    curved, capsule = ((k[:, None] if which is None else jnp.asarray(k)[which]) for k in (is_round, is_capsule))
     if is_round.any():
         y, z = jnp.where(curved, x, y), jnp.where(curved, y, z)
     # The normal of a scaled shape is the normal divided by the scale factors. It is multiplied by all three, so that there is no division.
@@ -209,7 +212,8 @@ def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) 
     if is_round.any():
         flat = ~curved | (cosine.max(0) > _PARALLEL_COSINE)
         tolerance = jnp.where(curved & flat, (1.0 - np.cos(np.pi / _MAX_CORNERS)) * stop(x), 0.0)
-        line, radial = _side(s.axis(2), x, z, direction)
+        line, radial, lean = _side(s.axis(2), x, z, direction, capsule)
+        tolerance = tolerance + jnp.where(capsule, stop(x) * stop(lean), 0.0)
         first = (np.arange(len(corners[0])) == 0).reshape(-1, *[1] * best.ndim)
         line = tuple(c + jnp.where(first, p, q) for c, p, q in zip(centre, *line, strict=True))
         normal, corners = jax.tree.map(lambda u, w: jnp.where(flat, u, w), (normal, corners), (radial, line))
@@ -226,14 +230,18 @@ def _sixteen(rings, count, farness):
     return jnp.take_along_axis(rings, index[None], 1)
 
 
-def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, Vector], Vector]:
-    """The line on the side of a cylinder that is farthest along a direction: its two ends relative to the centre, and its outward
-    normal."""
-    radial = vsub(direction, scale(axis, dot(axis, direction)))
+def _side(axis: Vector, radius, half, direction: Vector, capsule) -> tuple[tuple[Vector, Vector], Vector, Any]:
+    """The line on the side of a cylinder or capsule that is farthest along a direction (unit vector).
+
+    Its two ends relative to the centre, its outward normal, and the sine of the angle between the line and the plane across the direction.
+    capsule: whether it is one, see above."""
+    along = dot(axis, direction)
+    radial = vsub(direction, scale(axis, along))
     square = dot(radial, radial)
-    radial = scale(radial, jnp.where(square > 0, 1.0, 0.0) / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
-    out = scale(radial, radius)
-    return (vadd(out, scale(axis, half)), vsub(out, scale(axis, half))), radial
+    length = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    out = scale(radial, radius * jnp.where(square > 0, 1.0, 0.0) / jnp.where(capsule, 1.0, length))
+    radial = scale(radial, jnp.where(square > 0, 1.0, 0.0) / length)
+    return (vadd(out, scale(axis, half)), vsub(out, scale(axis, half))), radial, jnp.abs(along)
 
 
 @stage

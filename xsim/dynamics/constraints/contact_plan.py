@@ -258,7 +258,8 @@ def _pair_groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Pair
             key = ("sdf", first, _searched_contacts(topology, shapes, assets))
         else:
             key = convex_batch_key(shapes, assets) or ("closed form", first)
-            key = (*key, contact_count(shapes, topology.multiccd))  # the convex algorithm makes several contacts for flat shapes only
+            several = topology.multiccd and not info.of_parts  # the convex algorithm makes several contacts for flat geoms only
+            key = (*key, contact_count(shapes, several))
         by_algorithm.setdefault(key, []).append((info, shapes, assets, np.arange(first, first + count)))
         first += count
     return tuple(_pair_group(topology, key, parts) for key, parts in by_algorithm.items())
