@@ -24,8 +24,8 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns", "compile.elementary",
-        "compile.handler", "compile.program", "compile.rules",
+        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns",
+        "compile.elementary", "compile.handler", "compile.program", "compile.rules",
     ),
     ("compile.processes",),
     ("compile.machine",),
