@@ -19,18 +19,18 @@ class Columns:
     """Reads and writes a group of columns, as text of LLVM IR.
 
     rows: pointers to the first number of the group of each lane. element: LLVM's type of a number; size: its bytes. width: columns of the
-    group. result: writes an operation and returns the name of its result. write: writes an instruction."""
+    group. lines: the instructions, to which those of the group are added. name: a new name for a result."""
 
     rows: Sequence[str]
     element: str
     size: int
     width: int
-    result: Callable[[str], str]
-    write: Callable[[str], None]
+    lines: list[str]
+    name: Callable[[], str]
 
     def load(self) -> list[str]:
         """The columns."""
-        rows = [self.result(f"load {self._type(self.width)}, ptr {row}, align {self.size}") for row in self.rows]
+        rows = [self._result(f"load {self._type(self.width)}, ptr {row}, align {self.size}") for row in self.rows]
         return self._transposed([self._joined(rows[k :: self.width]) for k in range(self.width)])
 
     def store(self, columns: Sequence[str]) -> None:
@@ -39,7 +39,12 @@ class Columns:
         for k, joined in enumerate(self._transposed(list(columns))):
             for part, row in enumerate(self.rows[k :: self.width]):
                 lanes = range(part * self.width, (part + 1) * self.width)
-                self.write(f"store {kind} {self._shuffled(len(self.rows), joined, 'poison', lanes)}, ptr {row}, align {self.size}")
+                self.lines.append(f"  store {kind} {self._shuffled(len(self.rows), joined, 'poison', lanes)}, ptr {row}, align {self.size}")
+
+    def _result(self, operation: str) -> str:
+        name = self.name()
+        self.lines.append(f"  {name} = {operation}")
+        return name
 
     def _type(self, length: int) -> str:
         return f"<{length} x {self.element}>"
@@ -47,7 +52,7 @@ class Columns:
     def _shuffled(self, length: int, a: str, b: str, lanes: Sequence[int]) -> str:
         """The numbers at these lanes of two vectors of a length, one after the other."""
         kind, mask = self._type(length), ", ".join(f"i32 {i}" for i in lanes)
-        return self.result(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{mask}>")
+        return self._result(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{mask}>")
 
     def _joined(self, vectors: list[str]) -> str:
         """Vectors of the width of the group, one after the other."""

@@ -211,18 +211,25 @@ class HostEmitter(Emitter):
         """A group of columns of an operand, which a function reads once. Numbers of the environments are read outside of loops."""
         key = operand, first
         if key not in self.columns:
-            rows = self._addresses(f"%rows{operand}", self.sizes[operand], self._pointer(operand), memory_type(dtype), first)
-            self.columns[key] = Columns(rows, memory_type(dtype), dtype.itemsize, width, self.result, self.write).load()
+            group = self._group(f"%rows{operand}", self.sizes[operand], self._pointer(operand), dtype, first, width)
+            self.columns[key] = group.load()
         return self.columns[key]
 
-    def _addresses(self, name: str, size: int, pointer: str, element: str, column: int) -> list[str]:
-        """The addresses of a number of each environment. name: of the pointers to the first numbers."""
+    def _group(self, name: str, size: int, pointer: str, dtype: np.dtype, first: int, width: int) -> Columns:
+        """A group of columns of an array. name: of the pointers to the first numbers of the environments. size: columns of the array.
+
+        Its instructions do not begin a basic block, and count as one for each column. So the basic blocks, within which LLVM fuses products
+        and sums, do not depend on the number of lanes, and neither do the results."""
+        element = memory_type(dtype)
         if name not in self.pointers:
             self.pointers[name] = name
             for k in range(self.target.lanes):
                 self.prologue.append(f"  {name}.o{k} = mul i64 %lane{k}, {size}")
                 self.prologue.append(f"  {name}.{k} = getelementptr {element}, ptr {pointer}, i64 {name}.o{k}")
-        return [self.result(f"getelementptr {element}, ptr {name}.{k}, i64 {column}") for k in range(self.target.lanes)]
+        rows = [self.new_name() for _ in range(self.target.lanes)]
+        self.lines += [f"  {row} = getelementptr {element}, ptr {name}.{k}, i64 {first}" for k, row in enumerate(rows)]
+        self.in_block += width
+        return Columns(rows, element, dtype.itemsize, width, self.lines, self.new_name)
 
     def _rows(self, operand, size: int, pointer: str, element: str) -> str:
         """The pointers to the numbers of each environment."""
@@ -293,9 +300,8 @@ class HostEmitter(Emitter):
             self.write(masked_store(kind, self.target.lanes, element, value, address, dtype.itemsize, "%lane.valid"))
             return
         for first, width in sorted({group for i in range(len(values)) if (group := group_of(i, len(values)))}):
-            rows = self._addresses(f"%out{k}", len(values), pointer, element, first)
             columns = [self.value(x, True) for x in values[first : first + width]]
-            Columns(rows, element, dtype.itemsize, width, self.result, self.write).store(columns)
+            self._group(f"%out{k}", len(values), pointer, dtype, first, width).store(columns)
 
     def _result_pointer(self, k: int) -> str:
         """The pointer to a result."""

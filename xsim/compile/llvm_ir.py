@@ -107,10 +107,14 @@ class Emitter:
 
     def result(self, operation: str) -> str:
         """The name of the result of an operation."""
-        self.count += 1
-        name = f"%t{self.count}"
+        name = self.new_name()
         self.write(f"{name} = {operation}")
         return name
+
+    def new_name(self) -> str:
+        """A name that no value has."""
+        self.count += 1
+        return f"%t{self.count}"
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
