@@ -68,17 +68,16 @@ class Columns:
         lanes = len(self.rows)
         squares = range(0, lanes, self.width)
 
-        def interleaved(a: str, b: str, first: int, block: int) -> str:
-            """Two blocks of lanes of each square: of a and b in turns."""
-            starts = (first, first + block) if block == 1 and self.width == 4 else (first,)
+        def interleaved(a: str, b: str, starts: Sequence[int], block: int = 1) -> str:
+            """Blocks of lanes of each square, that begin at these lanes: of a and b in turns."""
             mask = [s + i + k for s in squares for i in starts for k in (*range(block), *range(lanes, lanes + block))]
             return self._shuffled(lanes, a, b, mask)
 
         if self.width == 2:
-            return [interleaved(*vectors, k, 1) for k in range(2)]
+            return [interleaved(*vectors, [k]) for k in range(2)]
         a, b, c, d = vectors
-        halves = [(interleaved(a, b, k, 1), interleaved(c, d, k, 1)) for k in (0, 2)]
-        return [interleaved(*pair, k, 2) for pair in halves for k in (0, 2)]
+        halves = [(interleaved(a, b, [k, k + 1]), interleaved(c, d, [k, k + 1])) for k in (0, 2)]
+        return [interleaved(*pair, [k], block=2) for pair in halves for k in (0, 2)]
 
 
 def group_of(column: int, columns: int) -> tuple[int, int] | None:

@@ -6,10 +6,9 @@ import functools
 
 from xsim.dynamics.call import Call, query
 from xsim.dynamics.tree import kinematics as kin
-from xsim.dynamics.tree.subtree import subtree_coms
+from xsim.dynamics.tree.subtree import subtree_coms, subtree_sums
 from xsim.dynamics.tree.system import NO_INERTIA, System
 from xsim.model.model import Model
-from xsim.model.topology import Topology
 from xsim.spatial import Force, Inertia, cross, inertia_move, matrix, momentum, stage, vadd, vsub
 
 
@@ -18,7 +17,7 @@ def center_of_mass(model: Model, q, body=None):
     """Centre of mass of a body and of all bodies below it in the tree: (*batch, 3), world frame, m.
 
     body: name or index; None: all bodies, also those that are fixed to the world. Where there is no mass, the origin of the body. Raises
-    KeyError for an unknown name.
+    KeyError for an unknown name and IndexError for an unknown index.
     """
     c = Call(model, q)
     index = -1 if body is None else model.body_index(body)
@@ -31,12 +30,14 @@ def centroidal_momentum_matrix(model: Model, q, body=None):
 
     Of a body and all bodies below it; None: all bodies. ``linear @ v`` is their linear momentum (kg m/s) and ``angular @ v`` their angular
     momentum about their centre of mass (kg m^2/s). ``linear`` divided by their mass is the Jacobian of the centre of mass. The armature has
-    no momentum. Source: Orin, Goswami, Lee, Centroidal dynamics of a humanoid robot, 2013. Raises KeyError for an unknown name.
+    no momentum. Source: Orin, Goswami, Lee, Centroidal dynamics of a humanoid robot, 2013. Raises KeyError for an unknown name
+    and IndexError for an unknown index.
     """
     c = Call(model, q)
     index = -1 if body is None else model.body_index(body)
     top, frame = model.topology, kin.frames(c.system, c.q)
-    inertia = kin.composite_inertias(top, _inertias_of(c.system, frame, _subtree(top, index)))
+    bodies = subtree_sums(c.system, [{i} for i in range(len(top.bodies))], set.union, set())[index]
+    inertia = kin.composite_inertias(top, _inertias_of(c.system, frame, sorted(bodies)))
     center = subtree_coms(c.system, frame)[index]
     columns = []
     for i, link in enumerate(top.links):
@@ -44,17 +45,6 @@ def centroidal_momentum_matrix(model: Model, q, body=None):
         columns += [_momentum_about(center, reference, inertia[i], frame.subspace[d]) for d in range(link.v, link.v + link.nv)]
     linear, angular = ([[getattr(x, part)[k] for x in columns] for k in range(3)] for part in ("lin", "ang"))
     return c.join(linear, 2), c.join(angular, 2)
-
-
-def _subtree(topology: Topology, root: int) -> list[int]:
-    """A body and all bodies below it. root: -1: all bodies."""
-    if root < 0:
-        return list(range(len(topology.bodies)))
-    out = {root}
-    for i, body in enumerate(topology.bodies):
-        if body.parent in out:
-            out.add(i)
-    return sorted(out)
 
 
 def _inertias_of(system: System, frame: kin.Frames, bodies: list[int]) -> list[Inertia]:

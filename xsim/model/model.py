@@ -42,6 +42,11 @@ class Leaf(NamedTuple):
     sign: str = ""
 
 
+def is_below(numbers: np.ndarray, sign: str) -> np.ndarray:
+    """Which numbers are below the bound of a leaf, see `Leaf`."""
+    return numbers <= 0 if sign == "> 0" else numbers < 0
+
+
 @jax.tree_util.register_pytree_node_class
 class Frozen(Table):
     """A leaf that `Model.freeze` has moved into the static part: a constant of the compiled program."""
@@ -495,11 +500,11 @@ class Model(Named):
 
 
 def _check_sign(path: str, value, sign: str) -> None:
-    """Raise ValueError for a concrete value below the bound of its leaf, see `Leaf`."""
-    if not sign or isinstance(value, jax.core.Tracer):
+    """Raise ValueError for a concrete value below the bound of its leaf, see `Leaf`. What other processes hold is not seen."""
+    if not sign or isinstance(value, jax.core.Tracer) or not value.is_fully_addressable:
         return
     numbers = np.asarray(value)
-    below = numbers[numbers <= 0 if sign == "> 0" else numbers < 0]
+    below = numbers[is_below(numbers, sign)]
     if below.size:
         raise ValueError(f"{path} must be {sign}, found {below.min():g}")
 

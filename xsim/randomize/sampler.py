@@ -15,7 +15,7 @@ import numpy as np
 from xsim.dynamics.sharding import divided, replicate
 from xsim.joints.elementary import draw_parameters, name_key
 from xsim.joints.types import JOINT_TYPES
-from xsim.model.model import Frozen, Model
+from xsim.model.model import Frozen, Model, is_below
 from xsim.model.selectors import has_rows, row_names, select
 from xsim.randomize.distributions import DISTRIBUTIONS, RELATIVE, uniform
 from xsim.randomize.ranges import Entry, read_entry, read_ranges
@@ -245,7 +245,7 @@ def _check_allowed(model: Model, path: str, rows: np.ndarray, entry: Entry) -> N
     sign = model.declaration(path).sign
     if sign or path == "body.inertia":
         low = _lowest(model, path, rows, entry, label)
-        if (low < 0).any() or (sign == "> 0" and (low <= 0).any()):
+        if is_below(low, sign).any():
             kind, lowest = "positive" if sign == "> 0" else "not negative", float(np.min(low))
             raise ValueError(f"{label}: must be {kind}, but {entry.distribution} allows {lowest:g}; use scale, log_uniform or a limit")
 
