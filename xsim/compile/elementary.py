@@ -314,21 +314,27 @@ def definition(name: str, double: bool, lanes: int, gpu: bool) -> str:
         if not double:
             out = body.add(f"fptrunc {body.double} {out} to {kind}")
         lines = body.lines
-    head = f"define internal {kind} @xsim.{name}.{suffix}({parameters}) alwaysinline {{"
-    begin, end = _squares(kind, scalar, lanes, out) if name == "pow" else ([], [f"  ret {kind} {out}"])
+    head = f"define internal {kind} @xsim.{name}.{suffix}({parameters}) alwaysinline {{\nentry:"
+    begin, end = _small_powers(kind, scalar, lanes, out) if name == "pow" else ([], [f"  ret {kind} {out}"])
     return "\n".join([head, *begin, *lines, *end, "}"])
 
 
-def _squares(kind: str, scalar: str, lanes: int, out: str) -> tuple[list[str], list[str]]:
-    """What stands before and after a power: a branch that squares %x0 where all of %x1 are 2, as in most curves of impedance."""
-    two = f"splat ({scalar} 2.0)" if lanes > 1 else "2.0"
-    begin = [f"  %twos = fcmp oeq {kind} %x1, {two}"]
+def _small_powers(kind: str, scalar: str, lanes: int, out: str) -> tuple[list[str], list[str]]:
+    """What stands before and after a power. Where %x1 is 1 or 2, as in most curves of impedance and their derivatives, the result is %x0 or
+    its square; a branch leaves out the rest if %x1 is so in all lanes."""
+    one, two = (f"splat ({scalar} {x})" if lanes > 1 else x for x in ("1.0", "2.0"))
+    mask = f"<{lanes} x i1>" if lanes > 1 else "i1"
+    begin = [
+        f"  %ones = fcmp oeq {kind} %x1, {one}", f"  %twos = fcmp oeq {kind} %x1, {two}", f"  %small = or {mask} %ones, %twos",
+        f"  %squared = fmul {kind} %x0, %x0", f"  %either = select {mask} %twos, {kind} %squared, {kind} %x0",
+    ]  # fmt: skip
     if lanes > 1:
-        begin += [f"  %mask = bitcast <{lanes} x i1> %twos to i{lanes}", f"  %all = icmp eq i{lanes} %mask, -1"]
-    return [
-        *begin, f"  br i1 {'%all' if lanes > 1 else '%twos'}, label %square, label %power", "square:", f"  %squared = fmul {kind} %x0, %x0",
-        "  br label %done", "power:",
-    ], ["  br label %done", "done:", f"  %found = phi {kind} [ %squared, %square ], [ {out}, %power ]", f"  ret {kind} %found"]  # fmt: skip
+        begin += [f"  %bits = bitcast {mask} %small to i{lanes}", f"  %all = icmp eq i{lanes} %bits, -1"]
+    begin += [f"  br i1 {'%all' if lanes > 1 else '%small'}, label %done, label %power", "power:"]
+    return begin, [
+        f"  %any = select {mask} %small, {kind} %either, {kind} {out}", "  br label %done", "done:",
+        f"  %found = phi {kind} [ %either, %entry ], [ %any, %power ]", f"  ret {kind} %found",
+    ]  # fmt: skip
 
 
 def _by_library(name: str, kind: str, suffix: str, lanes: int, arguments: list[str]) -> tuple[list[str], str]:

@@ -44,30 +44,98 @@ def clamped_row(f, x: Array, start: Array) -> int:
     return index if f.program.types[index] == INDEX else f.builder.operation("convert", INDEX, (index,))
 
 
-_ENTRIES = object()
-"""The loop of `true_indices`, see `Flattener.rolled`."""
+WORD, MAX_WORDS = 32, 8
+"""Bits of an index. Masks of more words are not held in bits: each of them would be an operation outside of the loop."""
+_ENTRIES = [object() for _ in range(MAX_WORDS + 1)]
+"""The loops of `true_indices`, by the number of words, see `Flattener.rolled`. The first one has no words."""
 
 
 def true_indices(f, equation, mask: Array) -> list[Array]:
     """The rule of `xsim.dynamics.layout.TRUE_INDICES`."""
     p, size = f.program, equation.params["size"]
-    buffer, zero, last = p.buffer(size + 1, INDEX), f.builder.constant(0, INDEX), f.builder.constant(size, INDEX)
-    counts = f.operate("convert", INDEX, mask)
+    buffer, zero = p.buffer(size + 1, INDEX), f.builder.constant(0, INDEX)
     for k in range(size):
         p.store(buffer, zero, k, zero)
+    if mask.shape[0] <= MAX_WORDS * WORD:
+        _Words(f, mask).store_indices(buffer, size)
+    else:
+        _store_by_places(f, mask, buffer, size)
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    return [f.operate("convert", dtype, Array(np.array(p.entries(buffer)[:size]), INDEX))]
+
+
+class _Words:
+    """A mask as the bits of words."""
+
+    def __init__(self, f, mask: Array):
+        self.f, bits = f, f.ids(mask).tolist()
+        self.zero = self.constant(0)
+        self.words = [self._word(bits[k : k + WORD]) for k in range(0, len(bits), WORD)]
+
+    def store_indices(self, buffer: int, size: int) -> None:
+        """Store the true indices. Each turn takes the lowest bit that is set: there are as many turns as true entries, and all environments
+        store at the same place."""
+
+        def is_left(carry: list[Array]) -> Array:
+            count, *words = (int(self.f.ids(x)) for x in carry)
+            left = self.operation("ne", functools.reduce(lambda a, b: self.operation("or", a, b), words), self.zero, dtype=BOOL)
+            out = self.operation("and", self.operation("lt", count, self.constant(size), dtype=BOOL), left, dtype=BOOL)
+            return Array(np.array(out), BOOL)
+
+        def take(carry: list[Array]) -> list[Array]:
+            count, *words = (int(self.f.ids(x)) for x in carry)
+            index, words = self._taken(words)
+            self.f.program.store(buffer, count, 0, index)
+            return self._arrays(self.operation("add", count, self.constant(1)), *words)
+
+        self.f.rolled(_ENTRIES[len(self.words)], self._arrays(self.zero, *self.words), is_left, take)
+
+    def _taken(self, words: list[int]) -> tuple[int, list[int]]:
+        """The index of the lowest bit that is set, 0 if none is, and the words without it."""
+        index, after, before = self.zero, [], None  # before: whether a bit of an earlier word is set
+        filled = [self.operation("ne", x, self.zero, dtype=BOOL) for x in words]
+        for k in reversed(range(len(words))):
+            lowest = self.operation("and", self.operation("trailing_zeros", words[k]), self.constant(WORD - 1))  # 0 of an empty word
+            index = lowest if len(words) == 1 else self.operation("select_n", filled[k], index, self.operation("add", lowest, self.constant(k * WORD)))
+        for x, some in zip(words, filled, strict=True):
+            less = self.operation("and", x, self.operation("sub", x, self.constant(1)))
+            after.append(less if before is None else self.operation("select_n", before, less, x))
+            before = some if before is None else self.operation("or", before, some, dtype=BOOL)
+        return index, after
+
+    def _word(self, bits: list[int]) -> int:
+        """The number whose bits are these."""
+        single = [self.constant(np.array(1 << k, np.uint32).view(INDEX)) for k in range(WORD)]
+        return functools.reduce(
+            lambda a, b: self.operation("or", a, b), [self.operation("select_n", x, self.zero, y) for x, y in zip(bits, single, strict=False)]
+        )
+
+    def _arrays(self, *values: int) -> list[Array]:
+        return [Array(np.array(x), INDEX) for x in values]
+
+    def constant(self, number) -> int:
+        """An index."""
+        return self.f.builder.constant(number, INDEX)
+
+    def operation(self, name: str, *arguments: int, dtype: np.dtype = INDEX) -> int:
+        """The value of an operation."""
+        return self.f.builder.operation(name, dtype, arguments)
+
+
+def _store_by_places(f, mask: Array, buffer: int, size: int) -> None:
+    """Store the true indices. Each index is stored at the next place, which one that is false leaves to the next index."""
+    p, zero, last = f.program, f.builder.constant(0, INDEX), f.builder.constant(size, INDEX)
+    counts = f.operate("convert", INDEX, mask)
 
     def entry(i: int, carry: list[Array]) -> list[Array]:
-        """Each index is stored at the next place, which one that is false leaves to the next index."""
         place = int(f.ids(carry[0]))
         p.store(buffer, place, 0, i)
         following = f.builder.operation("add", INDEX, (place, int(f.ids(dynamic_row(f, counts, i)))))
         return [Array(np.array(f.builder.operation("min", INDEX, (following, last))), INDEX)]
 
     end = f.builder.constant(mask.shape[0], INDEX)
-    (place,) = counted(f, _ENTRIES, zero, end, [Array(np.array(zero), INDEX)], entry)
+    (place,) = counted(f, _ENTRIES[0], zero, end, [Array(np.array(zero), INDEX)], entry)
     p.store(buffer, int(f.ids(place)), 0, zero)  # what the last index has left
-    dtype = np.dtype(equation.outvars[0].aval.dtype)
-    return [f.operate("convert", dtype, Array(np.array(p.entries(buffer)[:size]), INDEX))]
 
 
 class _Positions:

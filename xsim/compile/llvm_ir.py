@@ -553,6 +553,8 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
         if floating:
             return e.intrinsic("fabs", dtype, kind, xs[0])
         return f"call {kind} @llvm.abs.{vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
+    if name == "trailing_zeros":
+        return f"call {kind} @llvm.cttz.{vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
     if name in INTRINSICS:
         return e.intrinsic(INTRINSICS[name], dtype, kind, xs[0])
     raise NotImplementedError(f"LLVM IR of the operation {name}")

@@ -23,6 +23,11 @@ def _shifted_right(a, b):
     return np.right_shift(a.astype(unsigned), b.astype(unsigned)).astype(a.dtype)
 
 
+def _trailing_zeros(x):
+    """The place of the lowest bit that is set, the number of bits if none is."""
+    return np.where(x == 0, 8 * x.itemsize, np.bitwise_count((x & -x) - 1)).astype(x.dtype)
+
+
 def _selected(which, *cases):
     return np.choose(which.astype(int), cases) if which.ndim else np.asarray(cases[int(which)])
 
@@ -38,6 +43,7 @@ FOLDED: dict[str, Callable] = {
     "not": np.invert, "is_finite": np.isfinite, "select_n": _selected, "round_even": np.rint,
     "round_away": lambda x: (np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype),
     "shift_right_logical": _shifted_right, "shift_right_arithmetic": np.right_shift, "shift_left": np.left_shift,
+    "trailing_zeros": _trailing_zeros,
 }  # fmt: skip
 """The numpy function of each operation on scalars, for constants."""
 CONVERSIONS: dict[str, Callable] = {"convert": lambda x, dtype: x.astype(dtype), "bitcast": lambda x, dtype: x.view(dtype)}
