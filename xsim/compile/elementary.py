@@ -17,19 +17,23 @@ from collections.abc import Callable
 
 import numpy as np
 
+RARE = '!1 = !{!"branch_weights", i32 1, i32 2000}'
+"""Metadata of branches whose first way is taken rarely."""
 BINARY = ("atan2", "pow")
 NO_INTRINSIC = ("acosh", "asinh", "atanh", "cbrt", "expm1", "log1p")
 """Functions of the C library that are no intrinsics of LLVM."""
 
 
 class Body:
-    """Writes the body of a function of vectors of doubles. is_precise: whether the result is a double, else it is rounded to single
-    precision."""
+    """Writes the body of a function of vectors. is_precise: whether the result is a double, else it is rounded to single precision. scalar:
+    the type of the numbers. lines: to which it is appended."""
 
-    def __init__(self, lanes: int, is_precise: bool):
-        self.lanes, self.is_precise, self.lines = lanes, is_precise, []
-        self.double, self.long, self.bool = (f"<{lanes} x {t}>" if lanes > 1 else t for t in ("double", "i64", "i1"))
-        self.suffix = f"v{lanes}" if lanes > 1 else ""
+    def __init__(self, lanes: int, is_precise: bool, scalar: str = "double", lines: list[str] | None = None):
+        self.lanes, self.is_precise, self.lines = lanes, is_precise, [] if lines is None else lines
+        bits = {"double": 64, "float": 32}[scalar]
+        self.scalar, self.word = scalar, f"i{bits}"
+        self.kind, self.words, self.bool = (f"<{lanes} x {t}>" if lanes > 1 else t for t in (scalar, self.word, "i1"))
+        self.suffix = f"v{lanes}f{bits}" if lanes > 1 else f"f{bits}"
 
     def add(self, text: str) -> str:
         name = f"%t{len(self.lines)}"
@@ -37,17 +41,19 @@ class Body:
         return name
 
     def constant(self, x: float) -> str:
+        if self.scalar == "float":
+            x = float(np.float32(x))
         text = f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
-        return f"splat (double {text})" if self.lanes > 1 else text
+        return f"splat ({self.scalar} {text})" if self.lanes > 1 else text
 
     def integer(self, x: int) -> str:
-        return f"splat (i64 {x})" if self.lanes > 1 else str(x)
+        return f"splat ({self.word} {x})" if self.lanes > 1 else str(x)
 
     def _number(self, x) -> str:
         return x if isinstance(x, str) else self.constant(x)
 
     def arithmetic(self, operation: str, a, b) -> str:
-        return self.add(f"{operation} {self.double} {self._number(a)}, {self._number(b)}")
+        return self.add(f"{operation} {self.kind} {self._number(a)}, {self._number(b)}")
 
     def plus(self, a, b) -> str:
         return self.arithmetic("fadd", a, b)
@@ -62,32 +68,32 @@ class Body:
         return self.arithmetic("fdiv", a, b)
 
     def negative(self, a) -> str:
-        return self.add(f"fneg {self.double} {a}")
+        return self.add(f"fneg {self.kind} {a}")
 
     def fma(self, a, b, c) -> str:
-        numbers = ", ".join(f"{self.double} {self._number(x)}" for x in (a, b, c))
-        return self.add(f"call {self.double} @llvm.fma.{self.suffix}f64({numbers})")
+        numbers = ", ".join(f"{self.kind} {self._number(x)}" for x in (a, b, c))
+        return self.add(f"call {self.kind} @llvm.fma.{self.suffix}({numbers})")
 
     def function(self, name: str, a) -> str:
-        return self.add(f"call {self.double} @llvm.{name}.{self.suffix}f64({self.double} {a})")
+        return self.add(f"call {self.kind} @llvm.{name}.{self.suffix}({self.kind} {a})")
 
     def compare(self, order: str, a, b) -> str:
-        return self.add(f"fcmp {order} {self.double} {self._number(a)}, {self._number(b)}")
+        return self.add(f"fcmp {order} {self.kind} {self._number(a)}, {self._number(b)}")
 
     def select(self, condition: str, a, b) -> str:
-        return self.add(f"select {self.bool} {condition}, {self.double} {self._number(a)}, {self.double} {self._number(b)}")
+        return self.add(f"select {self.bool} {condition}, {self.kind} {self._number(a)}, {self.kind} {self._number(b)}")
 
     def both(self, a: str, b: str) -> str:
         return self.add(f"and {self.bool} {a}, {b}")
 
     def bits(self, a: str) -> str:
-        return self.add(f"bitcast {self.double} {a} to {self.long}")
+        return self.add(f"bitcast {self.kind} {a} to {self.words}")
 
     def from_bits(self, a: str) -> str:
-        return self.add(f"bitcast {self.long} {a} to {self.double}")
+        return self.add(f"bitcast {self.words} {a} to {self.kind}")
 
     def on_integers(self, operation: str, a: str, b: int | str) -> str:
-        return self.add(f"{operation} {self.long} {a}, {b if isinstance(b, str) else self.integer(b)}")
+        return self.add(f"{operation} {self.words} {a}, {b if isinstance(b, str) else self.integer(b)}")
 
     def terms(self, single: int, double: int) -> int:
         """The number of terms of a polynomial."""
@@ -115,20 +121,98 @@ MAX_ANGLE = 2.0**45
 """Largest angle (rad) of sine and cosine; those of larger angles are NaN. Half a turn is below the spacing of single precision there."""
 
 
-def _sine(b: Body, x: str, quarter_turns: int) -> str:
-    """sin(x + quarter_turns pi / 2)."""
+def _reduced(b: Body, x: str) -> tuple[str, str, str]:
+    """An angle x = r + k pi / 2: r, of at most pi / 4 or NaN, the integer k, and whether x is at most `MAX_ANGLE`."""
     k = b.function("rint", b.times(x, 2.0 / math.pi))
     r = b.fma(b.negative(k), HALF_PI_LOW, b.fma(b.negative(k), HALF_PI_HIGH, x))
+    valid = b.compare("olt", b.function("fabs", x), MAX_ANGLE)
+    return r, b.add(f"fptosi {b.kind} {b.select(valid, k, 0.0)} to {b.words}"), valid
+
+
+def _in_quadrant(b: Body, turns: str, sine: str, cosine: str) -> str:
+    """sin(r + turns pi / 2) of the sine and the cosine of r. turns: integers."""
+    odd = b.add(f"icmp ne {b.words} {b.on_integers('and', turns, 1)}, {b.integer(0)}")
+    negative = b.add(f"icmp ne {b.words} {b.on_integers('and', turns, 2)}, {b.integer(0)}")
+    out = b.select(odd, cosine, sine)
+    return b.select(negative, b.negative(out), out)
+
+
+def _sine(b: Body, x: str, quarter_turns: int) -> str:
+    """sin(x + quarter_turns pi / 2)."""
+    r, turns, valid = _reduced(b, x)
     z, terms = b.times(r, r), range(1, 1 + b.terms(5, 8))
     sine = b.fma(b.times(z, r), b.polynomial([(-1) ** n / math.factorial(2 * n + 1) for n in terms], z), r)
     cosine = b.fma(z, b.polynomial([(-1) ** n / math.factorial(2 * n) for n in terms], z), 1.0)
-    valid = b.compare("olt", b.function("fabs", x), MAX_ANGLE)
-    turns = b.add(f"fptosi {b.double} {b.select(valid, k, 0.0)} to {b.long}")
-    turns = b.on_integers("add", turns, quarter_turns)
-    odd = b.add(f"icmp ne {b.long} {b.on_integers('and', turns, 1)}, {b.integer(0)}")
-    negative = b.add(f"icmp ne {b.long} {b.on_integers('and', turns, 2)}, {b.integer(0)}")
-    out = b.select(odd, cosine, sine)
-    return b.select(valid, b.select(negative, b.negative(out), out), math.nan)
+    return b.select(valid, _in_quadrant(b, b.on_integers("add", turns, quarter_turns), sine, cosine), math.nan)
+
+
+def _sine_tail(z: float) -> float:
+    """(sin(r) / r - 1) / z, with z = r^2."""
+    return sum((-1) ** n * z ** (n - 1) / math.factorial(2 * n + 1) for n in range(1, 9))
+
+
+def _cosine_tail(z: float) -> float:
+    """(cos(r) - 1 + z / 2) / z^2, with z = r^2."""
+    return sum((-1) ** n * z ** (n - 2) / math.factorial(2 * n) for n in range(2, 9))
+
+
+MAX_SINGLE_ANGLE = 2.0**15
+"""Angles (rad) up to which an angle in single precision is reduced by numbers of single precision."""
+
+
+def _single_sine(lanes: int, x: str, quarter_turns: int) -> tuple[list[str], str]:
+    """sin(x + quarter_turns pi / 2) in single precision: lines and result.
+
+    The reduced angle is a sum of two numbers, and the result is one rounded sum of a number and a small tail: the error is below 0.8 units
+    in the last place. Large angles are reduced in double precision, in a branch that is taken where a lane has one."""
+    b = Body(lanes, False, "float")
+    large = b.compare("uge", b.function("fabs", x), MAX_SINGLE_ANGLE)
+    k = b.function("rint", b.times(x, 2.0 / math.pi))
+    first = float(np.float32(HALF_PI_HIGH))
+    second = float(np.float32(HALF_PI_HIGH - first))
+    near = b.fma(k, -first, x)  # exact
+    product = b.times(k, second)
+    high = b.minus(near, product)
+    low = b.minus(b.minus(b.minus(near, high), product), b.fma(k, second, b.negative(product)))  # exact but for its last sum
+    low = b.fma(k, first + second - HALF_PI_HIGH - HALF_PI_LOW, low)
+    turns = b.add(f"fptosi {b.kind} {k} to {b.words}")
+    test = large if lanes == 1 else b.add(f"icmp ne i{lanes} {b.add(f'bitcast {b.bool} {large} to i{lanes}')}, 0")
+    b.lines += [f"  br i1 {test}, label %large, label %polynomials, !prof !1", "large:"]
+    reduced = _reduced_in_double(b, x)
+    chosen = [
+        b.select(large, reduced[0], high), b.select(large, reduced[1], low),
+        b.add(f"select {b.bool} {large}, {b.words} {reduced[2]}, {b.words} {turns}"),
+    ]  # fmt: skip
+    b.lines += ["  br label %polynomials", "polynomials:"]
+    high, low, turns = (
+        b.add(f"phi {kind} [ {old}, %entry ], [ {new}, %large ]")
+        for kind, old, new in zip((b.kind, b.kind, b.words), (high, low, turns), chosen, strict=True)
+    )
+    sine, cosine = _of_two_numbers(b, high, low)
+    return b.lines, _in_quadrant(b, b.on_integers("add", turns, quarter_turns), sine, cosine)
+
+
+def _reduced_in_double(b: Body, x: str) -> tuple[str, str, str]:
+    """The reduced angle as a sum of two numbers, and quarter turns, of a single-precision angle of any size."""
+    wide = Body(b.lanes, True, "double", b.lines)
+    r, turns, valid = _reduced(wide, b.add(f"fpext {b.kind} {x} to {wide.kind}"))
+    r = wide.select(valid, r, math.nan)
+    high = b.add(f"fptrunc {wide.kind} {r} to {b.kind}")
+    rest = wide.minus(r, b.add(f"fpext {b.kind} {high} to {wide.kind}"))
+    return high, b.add(f"fptrunc {wide.kind} {rest} to {b.kind}"), b.add(f"trunc {wide.words} {turns} to {b.words}")
+
+
+def _of_two_numbers(b: Body, high: str, low: str) -> tuple[str, str]:
+    """Sine and cosine of an angle high + low, of at most pi / 4."""
+    z = b.times(high, high)
+    near_one = b.fma(z, -0.5, 1.0)
+    limit = (math.pi / 4) ** 2 * 1.01
+    series = b.polynomial(_fitted(_sine_tail, 3, 0.0, limit), z)
+    sine = b.plus(high, b.fma(b.times(z, high), series, b.times(low, near_one)))
+    lost = b.fma(z, -0.5, b.minus(1.0, near_one))  # by rounding
+    lost = b.fma(b.fma(high, high, b.negative(z)), -0.5, lost)
+    tail = b.fma(b.times(z, z), b.polynomial(_fitted(_cosine_tail, 2, 0.0, limit), z), lost)
+    return sine, b.plus(near_one, b.fma(b.negative(high), low, tail))
 
 
 def _exp(b: Body, x: str) -> str:
@@ -137,7 +221,7 @@ def _exp(b: Body, x: str) -> str:
     r = b.fma(b.negative(k), 2.3190468138462996e-17, b.fma(b.negative(k), math.log(2.0), limited))
     power = b.polynomial([1.0 / math.factorial(n) for n in range(b.terms(11, 14))], r)
     number = b.select(b.compare("ord", k, k), k, 0.0)
-    exponent = b.add(f"fptosi {b.double} {number} to {b.long}")
+    exponent = b.add(f"fptosi {b.kind} {number} to {b.words}")
     half = b.on_integers("ashr", exponent, 1)  # in two factors, as 2^k alone may overflow
     for part in (half, b.on_integers("sub", exponent, half)):
         power = b.times(power, b.from_bits(b.on_integers("shl", b.on_integers("add", part, 1023), 52)))
@@ -154,7 +238,7 @@ def _log(b: Body, x: str) -> str:
     s = b.over(b.minus(mantissa, 1.0), b.plus(mantissa, 1.0))
     z = b.times(s, s)
     tail = b.times(b.times(z, s), b.polynomial([2.0 / (2 * n + 3) for n in range(b.terms(7, 11))], z))
-    k = b.add(f"sitofp {b.long} {exponent} to {b.double}")
+    k = b.add(f"sitofp {b.words} {exponent} to {b.kind}")
     out = b.plus(b.fma(k, math.log(2.0), b.fma(k, 2.3190468138462996e-17, tail)), b.times(s, 2.0))
     out = b.select(b.compare("olt", x, math.inf), out, x)  # infinity and NaN
     out = b.select(b.compare("olt", x, 0.0), math.nan, out)
@@ -179,7 +263,7 @@ def _atan2(b: Body, y: str, x: str) -> str:
     angle = b.times(t, b.polynomial(_fitted(_atan_of_ratio, b.terms(8, 14) - 1, 0.0, math.tan(math.pi / 12) ** 2 * 1.001), b.times(t, t)))
     angle = b.select(reduced, b.plus(angle, math.pi / 6), angle)
     angle = b.select(steep, b.minus(math.pi / 2, angle), angle)
-    left = b.add(f"icmp slt {b.long} {b.bits(x)}, {b.integer(0)}")  # -0.0 too
+    left = b.add(f"icmp slt {b.words} {b.bits(x)}, {b.integer(0)}")  # -0.0 too
     angle = b.select(left, b.minus(math.pi, angle), angle)
     return b.select(b.compare("uno", x, y), math.nan, _with_sign(b, angle, y))
 
@@ -225,7 +309,7 @@ def _pow(b: Body, x: str, y: str) -> str:
     half = b.times(y, 0.5)
     whole = b.compare("oeq", b.function("rint", y), y)  # infinities are even integers
     odd = b.both(whole, b.compare("une", b.function("rint", half), half))
-    negative = b.both(b.add(f"icmp slt {b.long} {b.bits(x)}, {b.integer(0)}"), b.compare("ord", x, x))
+    negative = b.both(b.add(f"icmp slt {b.words} {b.bits(x)}, {b.integer(0)}"), b.compare("ord", x, x))
     out = b.select(b.both(negative, odd), b.negative(out), out)
     undefined = b.both(b.compare("olt", x, 0.0), b.compare("ogt", x, -math.inf))
     undefined = b.both(undefined, b.compare("une", b.function("rint", y), y))
@@ -244,7 +328,7 @@ def _acos(b: Body, x: str) -> str:
 
 def _with_sign(b: Body, size: str, x: str) -> str:
     """size with the sign of x."""
-    return b.add(f"call {b.double} @llvm.copysign.{b.suffix}f64({b.double} {size}, {b.double} {x})")
+    return b.add(f"call {b.kind} @llvm.copysign.{b.suffix}({b.kind} {size}, {b.kind} {x})")
 
 
 def _asinh(b: Body, x: str) -> str:
@@ -297,6 +381,8 @@ BODIES: dict[str, Callable] = {
 }
 """The functions, for arguments in double precision."""
 ELEMENTARY = tuple(BODIES)
+SINGLE: dict[str, Callable] = {"sin": lambda lanes, x: _single_sine(lanes, x, 0), "cos": lambda lanes, x: _single_sine(lanes, x, 1)}
+"""The functions that single precision evaluates in single precision."""
 
 
 def definition(name: str, double: bool, lanes: int, gpu: bool) -> str:
@@ -307,12 +393,14 @@ def definition(name: str, double: bool, lanes: int, gpu: bool) -> str:
     parameters = ", ".join(f"{kind} {a}" for a in arguments)
     if double and not gpu:
         lines, out = _by_library(name, kind, suffix, lanes, arguments)
+    elif not double and name in SINGLE:
+        lines, out = SINGLE[name](lanes, *arguments)
     else:
         body = Body(lanes, double)
-        wide = arguments if double else [body.add(f"fpext {kind} {a} to {body.double}") for a in arguments]
+        wide = arguments if double else [body.add(f"fpext {kind} {a} to {body.kind}") for a in arguments]
         out = BODIES[name](body, *wide)
         if not double:
-            out = body.add(f"fptrunc {body.double} {out} to {kind}")
+            out = body.add(f"fptrunc {body.kind} {out} to {kind}")
         lines = body.lines
     head = f"define internal {kind} @xsim.{name}.{suffix}({parameters}) alwaysinline {{\nentry:"
     begin, end = _small_powers(kind, scalar, lanes, out) if name == "pow" else ([], [f"  ret {kind} {out}"])
@@ -329,8 +417,10 @@ def _small_powers(kind: str, scalar: str, lanes: int, out: str) -> tuple[list[st
         f"  %squared = fmul {kind} %x0, %x0", f"  %either = select {mask} %twos, {kind} %squared, {kind} %x0",
     ]  # fmt: skip
     if lanes > 1:
-        begin += [f"  %bits = bitcast {mask} %small to i{lanes}", f"  %all = icmp eq i{lanes} %bits, -1"]
-    begin += [f"  br i1 {'%all' if lanes > 1 else '%small'}, label %done, label %power", "power:"]
+        begin += [f"  %bits = bitcast {mask} %small to i{lanes}", f"  %some = icmp ne i{lanes} %bits, -1"]
+    else:
+        begin += ["  %some = xor i1 %small, true"]
+    begin += ["  br i1 %some, label %power, label %done, !prof !1", "power:"]
     return begin, [
         f"  %any = select {mask} %small, {kind} %either, {kind} {out}", "  br label %done", "done:",
         f"  %found = phi {kind} [ %either, %entry ], [ %any, %power ]", f"  ret {kind} %found",

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from xsim.compile.columns import WIDTHS, Columns, group_of
-from xsim.compile.elementary import definitions
+from xsim.compile.elementary import RARE, definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, masked_load, masked_store, memory_type, scatter
@@ -67,7 +67,7 @@ class HostEmitter(Emitter):
         used = {name for x in functions for name in x.constants}
         constants = [f"{name} = {text}" for name, text in self.definitions.items() if name in used]
         elementary = definitions({key for x in functions for key in x.elementary}, self.target.gpu)
-        return "\n".join([*constants, elementary, *(x.text for x in functions), *further, "!0 = !{}", ""])
+        return "\n".join([*constants, elementary, *(x.text for x in functions), *further, "!0 = !{}", RARE, ""])
 
     def functions(self) -> tuple[Definition, list[Definition], str]:
         """``uniform``, the parts, and the text of ``block``."""
