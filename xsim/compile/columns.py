@@ -18,28 +18,47 @@ WIDTHS = (4, 2)
 class Columns:
     """Reads and writes a group of columns, as text of LLVM IR.
 
-    rows: pointers to the first number of the group of each lane. element: LLVM's type of a number; size: its bytes. width: columns of the
-    group. lines: the instructions, to which those of the group are added. name: a new name for a result."""
+    rows: the pointer to the row of the first lane. size: columns of the array. first, width: the columns of the group. lanes: rows.
+    element: LLVM's type of a number; bytes: its size. lines: the instructions, to which those of the group are added. name: a new name for
+    a result."""
 
-    rows: Sequence[str]
-    element: str
+    rows: str
     size: int
+    first: int
     width: int
+    lanes: int
+    element: str
+    bytes: int
     lines: list[str]
     name: Callable[[], str]
 
     def load(self) -> list[str]:
         """The columns."""
-        rows = [self._result(f"load {self._type(self.width)}, ptr {row}, align {self.size}") for row in self.rows]
+        if self.is_contiguous:
+            return [self._result(f"load {self._type(self.lanes)}, ptr {self.rows}, align {self.bytes}")]
+        rows = [self._result(f"load {self._type(self.width)}, ptr {self._row(k)}, align {self.bytes}") for k in range(self.lanes)]
         return self._transposed([self._joined(rows[k :: self.width]) for k in range(self.width)])
 
     def store(self, columns: Sequence[str]) -> None:
         """Store the columns."""
+        if self.is_contiguous:
+            self.lines.append(f"  store {self._type(self.lanes)} {columns[0]}, ptr {self.rows}, align {self.bytes}")
+            return
         kind = self._type(self.width)
         for k, joined in enumerate(self._transposed(list(columns))):
-            for part, row in enumerate(self.rows[k :: self.width]):
+            for part, row in enumerate(range(k, self.lanes, self.width)):
                 lanes = range(part * self.width, (part + 1) * self.width)
-                self.lines.append(f"  store {kind} {self._shuffled(len(self.rows), joined, 'poison', lanes)}, ptr {row}, align {self.size}")
+                numbers, address = self._shuffled(self.lanes, joined, "poison", lanes), self._row(row)
+                self.lines.append(f"  store {kind} {numbers}, ptr {address}, align {self.bytes}")
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the group is the only column of the array."""
+        return self.size == 1
+
+    def _row(self, lane: int) -> str:
+        """The pointer to the first number of the group of a lane."""
+        return self._result(f"getelementptr {self.element}, ptr {self.rows}, i64 {lane * self.size + self.first}")
 
     def _result(self, operation: str) -> str:
         name = self.name()
@@ -65,7 +84,7 @@ class Columns:
 
     def _transposed(self, vectors: list[str]) -> list[str]:
         """Vectors, as many as the group has columns, in which each square of as many lanes is transposed."""
-        lanes = len(self.rows)
+        lanes = self.lanes
         squares = range(0, lanes, self.width)
 
         def interleaved(a: str, b: str, starts: Sequence[int], block: int = 1) -> str:
@@ -80,8 +99,8 @@ class Columns:
         return [interleaved(*pair, [k], block=2) for pair in halves for k in (0, 2)]
 
 
-def group_of(column: int, columns: int) -> tuple[int, int] | None:
-    """The first column and the width of the group of a column; None: it is read and written alone. columns: of the array. The last group of
-    an array may begin within the one before."""
-    width = next((w for w in WIDTHS if w <= columns), None)
-    return None if width is None else (min(column // width * width, columns - width), width)
+def group_of(column: int, columns: int) -> tuple[int, int]:
+    """The first column and the width of the group of a column. columns: of the array. The last group of an array may begin within the one
+    before."""
+    width = next((w for w in WIDTHS if w <= columns), 1)
+    return min(column // width * width, columns - width), width

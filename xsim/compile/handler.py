@@ -12,6 +12,7 @@ import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 
@@ -38,7 +39,8 @@ class Layout:
 
     counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
     scratch: bytes of scratch memory of a block. number: LLVM's type of a number of the sums; size: its bytes. operations: of one
-    environment. devices: that share the pool.
+    environment. devices: that share the pool. operand_rows, result_rows: bytes of an environment's numbers of each operand and result; 0
+    of those that the environments share, or do not have.
     """
 
     operands: int
@@ -52,6 +54,8 @@ class Layout:
     size: int
     operations: int
     devices: int
+    operand_rows: tuple[int, ...]
+    result_rows: tuple[int, ...]
 
 
 @functools.cache
@@ -94,12 +98,96 @@ TASK_BYTES = 80
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
     arrays = pointers(layout.operands, layout.results, layout.counted)
-    return "\n".join([_DECLARATIONS, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
+    return "\n".join([_DECLARATIONS, _PADDED, _partial_block(layout), _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
 _DECLARATIONS = """declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @sched_yield()"""
+
+
+_ARGUMENTS = "ptr %operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count"
+"""The parameters of ``block``."""
+
+_PADDED = """define internal void @padded(ptr %to, ptr %from, i64 %row, i64 %rows, i64 %lanes) {
+entry:
+  %bytes = mul i64 %row, %rows
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  %before = sub i64 %bytes, %row
+  %last = getelementptr i8, ptr %from, i64 %before
+  %any = icmp slt i64 %rows, %lanes
+  br i1 %any, label %copy, label %leave
+copy:
+  %k = phi i64 [ %rows, %entry ], [ %next, %copy ]
+  %offset = mul i64 %row, %k
+  %at = getelementptr i8, ptr %to, i64 %offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %last, i64 %row, i1 false)
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, %lanes
+  br i1 %more, label %copy, label %leave
+leave:
+  ret void
+}"""
+"""Copy rows of bytes, and repeat the last one until there is one for each lane."""
+
+
+class _Copies(NamedTuple):
+    """Where the rows of the environments of a partial block are in its scratch memory. size: of the whole memory."""
+
+    operands: dict[int, int]
+    results: dict[int, int]
+    size: int
+
+
+def _copies(layout: Layout) -> _Copies:
+    """After the memory that each block has. A block with one lane is never partial."""
+    places: list[dict[int, int]] = []
+    size = layout.scratch
+    for rows in (layout.operand_rows, layout.result_rows):
+        places.append({})
+        for i, row in enumerate(rows if layout.lanes > 1 else ()):
+            if row:
+                size = -(-size // ALIGNMENT) * ALIGNMENT
+                places[-1][i] = size
+                size += row * layout.lanes
+    return _Copies(*places, size)
+
+
+def _partial_block(layout: Layout) -> str:
+    """The function of the last block if it has fewer environments than lanes. It works on copies of their rows, the last of which is repeated
+    for the further lanes."""
+    copies = _copies(layout)
+    lines = [
+        f"  %copies.operands = alloca [{max(layout.operands, 1)} x ptr]", f"  %copies.results = alloca [{max(layout.results, 1)} x ptr]",
+        f"  call void @llvm.memcpy.p0.p0.i64(ptr %copies.operands, ptr %operands, i64 {8 * layout.operands}, i1 false)",
+        f"  call void @llvm.memcpy.p0.p0.i64(ptr %copies.results, ptr %results, i64 {8 * layout.results}, i1 false)",
+        "  %rows = sub i64 %count, %first",
+    ]  # fmt: skip
+    for i, place in copies.operands.items():
+        lines += [
+            *_row_and_copy("operand", i, layout.operand_rows[i], place),
+            f"  call void @padded(ptr %operand{i}.copy, ptr %operand{i}.row, i64 {layout.operand_rows[i]}, i64 %rows, i64 {layout.lanes})",
+        ]  # fmt: skip
+    for k, place in copies.results.items():
+        lines += _row_and_copy("result", k, layout.result_rows[k], place)
+    lines.append("  call void @block(ptr %copies.operands, ptr %copies.results, ptr %slots, ptr %sums, ptr %scratch, i64 0, i64 %rows)")
+    for k in copies.results:
+        lines += [
+            f"  %result{k}.bytes = mul i64 %rows, {layout.result_rows[k]}",
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr %result{k}.row, ptr %result{k}.copy, i64 %result{k}.bytes, i1 false)",
+        ]  # fmt: skip
+    return "\n".join([f"define internal void @partial_block({_ARGUMENTS}) noinline {{", "entry:", *lines, "  ret void", "}"])
+
+
+def _row_and_copy(kind: str, index: int, row: int, place: int) -> list[str]:
+    """The pointers to the numbers of the first environment of a block, and to their copy, which replaces them for the block."""
+    name = f"%{kind}{index}"
+    return [
+        f"  {name}.copy = getelementptr i8, ptr %scratch, i64 {place}", f"  {name}.p = getelementptr ptr, ptr %{kind}s, i64 {index}",
+        f"  {name} = load ptr, ptr {name}.p", f"  {name}.offset = mul i64 %first, {row}",
+        f"  {name}.row = getelementptr i8, ptr {name}, i64 {name}.offset",
+        f"  {name}.now = getelementptr ptr, ptr %copies.{kind}s, i64 {index}", f"  store ptr {name}.copy, ptr {name}.now",
+    ]  # fmt: skip
 
 
 def _work(layout: Layout) -> str:
@@ -111,7 +199,7 @@ entry:
   %donep = getelementptr i8, ptr %task, i64 64
   %chunksp = getelementptr i8, ptr %task, i64 40
   %chunks = load i64, ptr %chunksp
-{_aligned("scratch", layout.scratch + ALIGNMENT)}
+{_aligned("scratch", _copies(layout).size + ALIGNMENT)}
   br label %take
 take:
   %chunk = atomicrmw add ptr %takenp, i64 1 seq_cst
@@ -137,9 +225,17 @@ start:
   %any = icmp slt i64 %low, %end
   br i1 %any, label %loop, label %finish
 loop:
-  %first = phi i64 [ %low, %start ], [ %next, %loop ]
-  call void @block(ptr %operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count)
+  %first = phi i64 [ %low, %start ], [ %next, %called ]
   %next = add i64 %first, {layout.lanes}
+  %full = icmp sle i64 %next, %count
+  br i1 %full, label %whole, label %part
+whole:
+  call void @block({_ARGUMENTS})
+  br label %called
+part:
+  call void @partial_block({_ARGUMENTS})
+  br label %called
+called:
   %again = icmp slt i64 %next, %end
   br i1 %again, label %loop, label %finish
 finish:

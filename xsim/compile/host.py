@@ -12,7 +12,7 @@ from xsim.compile.columns import WIDTHS, Columns, group_of
 from xsim.compile.elementary import RARE, definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
-from xsim.compile.llvm_types import Target, gather, masked_load, masked_store, memory_type, scatter
+from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
 
@@ -24,8 +24,8 @@ class HostEmitter(Emitter):
 
     * ``void uniform(ptr operands, ptr slots)``
     * ``void block(ptr operands, ptr results, ptr slots, ptr sums, ptr scratch, i64 first, i64 count)``: environments first, first + 1, ...
-      of count. The lanes after the last environment repeat it. It calls the functions of its parts (`xsim.compile.parts`), which have the
-      same parameters.
+      of count. The arrays have rows for all lanes; those after the last environment have no meaning but must not be undefined. It calls
+      the functions of its parts (`xsim.compile.parts`), which have the same parameters.
     * ``ptr handler(ptr frame)``: calls them for all environments, as a function of XLA's foreign function interface.
 
     Each part of a divided program is a module of its own: several of them are compiled at a time.
@@ -174,62 +174,51 @@ class HostEmitter(Emitter):
         return name
 
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
-        if varying and self._has_groups(dtype):
-            return self._read_column(source, dtype)
-        pointer, kind, element = self._pointer(source.operand), self.target.type(dtype, varying), memory_type(dtype)
-        if dtype == BOOL:
-            kind = self.target.type(np.dtype(np.int8), varying)
+        kind = self.target.type(np.dtype(np.int8) if dtype == BOOL else dtype, varying)
         if not varying:
-            address = self.result(f"getelementptr {element}, ptr {pointer}, i64 {source.element}")
+            address = self.result(f"getelementptr {memory_type(dtype)}, ptr {self._pointer(source.operand)}, i64 {source.element}")
             out = self.result(f"load {kind}, ptr {address}, !invariant.load !0")
+        elif self._has_groups:
+            out = self._read_column(source, dtype)
         else:
-            rows = self._rows(source.operand, self.sizes[source.operand], pointer, element)
-            lanes = self.target.lanes
-            shape = f"<{lanes} x ptr>" if lanes > 1 else "ptr"
-            address = self.result(f"getelementptr {element}, {shape} {rows}, i64 {source.element}")
-            out = self.result(gather(kind, element, lanes, address, dtype.itemsize) if lanes > 1 else f"load {kind}, ptr {address}")
+            out = self._gathered(source, dtype, kind)
         if dtype == BOOL:
             out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
         return out
 
-    def _has_groups(self, dtype: np.dtype) -> bool:
-        """Whether columns of this type are read and written together."""
-        return self.target.lanes >= max(WIDTHS) and dtype != BOOL
+    def _gathered(self, source: Input, dtype: np.dtype, kind: str) -> str:
+        """A number of each environment, alone."""
+        lanes, element = self.target.lanes, memory_type(dtype)
+        rows = self._rows(source.operand, self.sizes[source.operand], self._pointer(source.operand), element)
+        address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} {rows}, i64 {source.element}")
+        return self.result(gather(kind, element, lanes, address, dtype.itemsize) if lanes > 1 else f"load {kind}, ptr {address}")
+
+    @property
+    def _has_groups(self) -> bool:
+        """Whether columns are read and written together."""
+        return self.target.lanes >= max(WIDTHS)
 
     def _read_column(self, source: Input, dtype: np.dtype) -> str:
-        """A number of each environment, with others that are beside it. A single column is read at once."""
-        group = group_of(source.element, self.sizes[source.operand])
-        if group is not None:
-            return self._read_columns(source.operand, dtype, *group)[source.element - group[0]]
-        element, pointer, kind = memory_type(dtype), self._pointer(source.operand), self.target.type(dtype)
-        last = self.result(f"getelementptr {element}, ptr {pointer}, i64 %last")
-        others = self.vector(self.result(f"load {element}, ptr {last}"), dtype)
-        address = self.result(f"getelementptr {element}, ptr {pointer}, i64 %first")
-        return self.result(masked_load(kind, self.target.lanes, element, address, dtype.itemsize, "%lane.valid", others))
-
-    def _read_columns(self, operand: int, dtype: np.dtype, first: int, width: int) -> list[str]:
-        """A group of columns of an operand, which a function reads once. Numbers of the environments are read outside of loops."""
+        """A number of each environment, with others that are beside it. A function reads each group once: numbers of the environments are
+        read outside of loops."""
+        operand, size = source.operand, self.sizes[source.operand]
+        first, width = group_of(source.element, size)
         key = operand, first
         if key not in self.columns:
-            group = self._group(f"%rows{operand}", self.sizes[operand], self._pointer(operand), dtype, first, width)
-            self.columns[key] = group.load()
-        return self.columns[key]
+            self.columns[key] = self._group(f"%row{operand}", size, self._pointer(operand), dtype, first, width).load()
+        return self.columns[key][source.element - first]
 
     def _group(self, name: str, size: int, pointer: str, dtype: np.dtype, first: int, width: int) -> Columns:
-        """A group of columns of an array. name: of the pointers to the first numbers of the environments. size: columns of the array.
+        """A group of columns of an array. name: of the pointer to the numbers of the first environment. size: columns of the array.
 
         Its instructions do not begin a basic block, and count as one for each column. So the basic blocks, within which LLVM fuses products
         and sums, do not depend on the number of lanes, and neither do the results."""
         element = memory_type(dtype)
         if name not in self.pointers:
             self.pointers[name] = name
-            for k in range(self.target.lanes):
-                self.prologue.append(f"  {name}.o{k} = mul i64 %lane{k}, {size}")
-                self.prologue.append(f"  {name}.{k} = getelementptr {element}, ptr {pointer}, i64 {name}.o{k}")
-        rows = [self.new_name() for _ in range(self.target.lanes)]
-        self.lines += [f"  {row} = getelementptr {element}, ptr {name}.{k}, i64 {first}" for k, row in enumerate(rows)]
+            self.prologue += [f"  {name}.o = mul i64 %first, {size}", f"  {name} = getelementptr {element}, ptr {pointer}, i64 {name}.o"]
         self.in_block += width
-        return Columns(rows, element, dtype.itemsize, width, self.lines, self.new_name)
+        return Columns(name, size, first, width, self.target.lanes, element, dtype.itemsize, self.lines, self.new_name)
 
     def _rows(self, operand, size: int, pointer: str, element: str) -> str:
         """The pointers to the numbers of each environment."""
@@ -253,17 +242,18 @@ class HostEmitter(Emitter):
         if lanes == 1:
             return ["  %lane = add i64 %first, 0", "  %lane.valid = icmp ult i64 %lane, %count"]
         kind = f"<{lanes} x i64>"
+
+        def spread(name: str, number: str) -> list[str]:
+            return [
+                f"  {name}.one = insertelement {kind} poison, i64 {number}, i32 0",
+                f"  {name} = shufflevector {kind} {name}.one, {kind} poison, <{lanes} x i32> zeroinitializer",
+            ]  # fmt: skip
+
         return [
-            f"  %lane.a = insertelement {kind} poison, i64 %first, i32 0",
-            f"  %lane.b = shufflevector {kind} %lane.a, {kind} poison, <{lanes} x i32> zeroinitializer",
-            f"  %lane.c = add {kind} %lane.b, <{', '.join(f'i64 {i}' for i in range(lanes))}>",
-            "  %last = sub i64 %count, 1",
-            f"  %lane.d = insertelement {kind} poison, i64 %last, i32 0",
-            f"  %lane.e = shufflevector {kind} %lane.d, {kind} poison, <{lanes} x i32> zeroinitializer",
-            f"  %lane.valid = icmp ule {kind} %lane.c, %lane.e",
-            f"  %lane = call {kind} @llvm.umin.v{lanes}i64({kind} %lane.c, {kind} %lane.e)",
-            *(f"  %lane{k} = extractelement {kind} %lane, i32 {k}" for k in range(lanes)),
-        ]
+            *spread("%lane.first", "%first"), *spread("%lane.count", "%count"),
+            f"  %lane = add {kind} %lane.first, <{', '.join(f'i64 {i}' for i in range(lanes))}>",
+            f"  %lane.valid = icmp ult {kind} %lane, %lane.count",
+        ]  # fmt: skip
 
     def output(self, k: int) -> None:
         values = self.program.outputs[k]
@@ -273,35 +263,24 @@ class HostEmitter(Emitter):
             self._store_result(k, values)
 
     def _store_result(self, k: int, values: list[int]) -> None:
-        p, t = self.program, self.target
-        dtype = p.types[values[0]]
-        element = memory_type(dtype)
-        if self._has_groups(dtype):
-            self._store_columns(k, values, dtype)
-            return
-        self.rows_text(f"%out{k}", len(values), self._result_pointer(k), element)
-        for i, x in enumerate(values):
-            value, kind = self.value(x, True), t.type(dtype)
-            if dtype == BOOL:
-                value, kind = self.result(f"zext {kind} {value} to {t.type(BYTE)}"), t.type(BYTE)
-            if t.lanes == 1:
-                address = self.result(f"getelementptr {element}, ptr %out{k}, i64 {i}")
-                self.write(f"store {kind} {value}, ptr {address}")
-                continue
-            address = self.result(f"getelementptr {element}, <{t.lanes} x ptr> %out{k}, i64 {i}")
-            self.write(scatter(kind, element, t.lanes, value, address, dtype.itemsize))
-
-    def _store_columns(self, k: int, values: list[int], dtype: np.dtype) -> None:
-        """Store a result in groups of columns."""
+        dtype, lanes = self.program.types[values[0]], self.target.lanes
         element, pointer = memory_type(dtype), self._result_pointer(k)
-        if len(values) == 1:
-            kind, value = self.target.type(dtype), self.value(values[0], True)
-            address = self.result(f"getelementptr {element}, ptr {pointer}, i64 %first")
-            self.write(masked_store(kind, self.target.lanes, element, value, address, dtype.itemsize, "%lane.valid"))
+        if self._has_groups:
+            for first, width in sorted({group_of(i, len(values)) for i in range(len(values))}):
+                columns = [self._in_memory(x, dtype) for x in values[first : first + width]]
+                self._group(f"%out{k}", len(values), pointer, dtype, first, width).store(columns)
             return
-        for first, width in sorted({group for i in range(len(values)) if (group := group_of(i, len(values)))}):
-            columns = [self.value(x, True) for x in values[first : first + width]]
-            self._group(f"%out{k}", len(values), pointer, dtype, first, width).store(columns)
+        kind = self.target.type(BYTE if dtype == BOOL else dtype)
+        self.rows_text(f"%out{k}", len(values), pointer, element)
+        for i, x in enumerate(values):
+            value = self._in_memory(x, dtype)
+            address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} %out{k}, i64 {i}")
+            self.write(scatter(kind, element, lanes, value, address, dtype.itemsize) if lanes > 1 else f"store {kind} {value}, ptr {address}")
+
+    def _in_memory(self, x: int, dtype: np.dtype) -> str:
+        """A value as it is stored: booleans are bytes."""
+        value, kind = self.value(x, True), self.target.type(dtype)
+        return self.result(f"zext {kind} {value} to {self.target.type(BYTE)}") if dtype == BOOL else value
 
     def _result_pointer(self, k: int) -> str:
         """The pointer to a result."""
@@ -331,4 +310,17 @@ class HostEmitter(Emitter):
             operands=len(self.sizes), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch, lanes=self.target.lanes,
             counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
             size=dtype.itemsize, operations=sum(self.operations.values()), devices=jax.local_device_count("cpu"),
+            operand_rows=self._operand_rows(), result_rows=tuple(self._row_bytes(v, s) for v, s in zip(p.outputs, self.summed, strict=True)),
         )  # fmt: skip
+
+    def _operand_rows(self) -> tuple[int, ...]:
+        """Bytes of an environment's numbers of each operand, 0 where the program reads none."""
+        p, rows = self.program, [0] * len(self.sizes)
+        for x in self.live:
+            if p.names[x] == "input" and p.varying[x]:
+                rows[p.data[x].operand] = self.sizes[p.data[x].operand] * p.types[x].itemsize
+        return tuple(rows)
+
+    def _row_bytes(self, values: list[int], summed: bool) -> int:
+        """Bytes of an environment's numbers of a result, 0 of a sum."""
+        return 0 if summed or not values else len(values) * self.program.types[values[0]].itemsize

@@ -74,18 +74,6 @@ def scatter(kind: str, element: str, lanes: int, value: str, addresses: str, ali
     return f"call void @{name}({kind} {value}, {_pointers(lanes, addresses, alignment)})"
 
 
-def masked_load(kind: str, lanes: int, element: str, address: str, alignment: int, mask: str, other: str) -> str:
-    """The text of a load of adjacent numbers, of lanes that a mask selects. other: what the other lanes are."""
-    name = f"llvm.masked.load.v{lanes}{short_name(element)}.p0"
-    return f"call {kind} @{name}({_aligned('ptr', address, alignment)}, <{lanes} x i1> {mask}, {kind} {other})"
-
-
-def masked_store(kind: str, lanes: int, element: str, value: str, address: str, alignment: int, mask: str) -> str:
-    """The text of a store of adjacent numbers, of lanes that a mask selects."""
-    name = f"llvm.masked.store.v{lanes}{short_name(element)}.p0"
-    return f"call void @{name}({kind} {value}, {_aligned('ptr', address, alignment)}, <{lanes} x i1> {mask})"
-
-
 def memory_type(dtype: np.dtype) -> str:
     return "i8" if dtype == BOOL else NAMES[dtype.str[1:]]
 
