@@ -180,8 +180,10 @@ class Function:
         """The results with which derivatives are evaluated, see `Replay`."""
         return () if self.replay is None else self.replay.known
 
-    def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
-        """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
+    def __call__(self, arguments: Sequence[Any], batched: Sequence[bool], in_place: bool = False) -> list:
+        """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one. in_place:
+        whether results of a processor replace the arguments that they are in the next call, see `repetition`. XLA copies an argument that is
+        needed further, and else none between the calls of a loop.
 
         Raises Unsupported if no program can be made, or if it has more operations than `max_operations`. Of a prunable function that is
         known when it is compiled: XLA compiles it then."""
@@ -190,7 +192,7 @@ class Function:
         else:
             self.check_size(tuple(batched))
         operands = varying_alike(list(arguments))
-        return compiled_call.bind(*operands, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
+        return compiled_call.bind(*operands, function=self, batched=tuple(batched), summed=(False,) * len(self.results), in_place=in_place)
 
     def check_size(self, batched: tuple[bool, ...]) -> None:
         """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
@@ -455,7 +457,7 @@ class Function:
 
 compiled_call = Primitive("xsim_compiled_call")
 """A call of a `Function`. Parameters: function; batched: which operands have a first axis of environments; summed: which results are sums
-over the environments, without that axis."""
+over the environments, without that axis; in_place: see `Function.__call__`."""
 compiled_call.multiple_results = True
 
 
@@ -469,13 +471,13 @@ def _evaluated(*arguments, **params):
         return _jitted(*arguments, **params)
 
 
-@functools.partial(jax.jit, static_argnames=("function", "batched", "summed"))
+@functools.partial(jax.jit, static_argnames=("function", "batched", "summed", "in_place"))
 def _jitted(*arguments, **params):
     return compiled_call.bind(*arguments, **params)
 
 
 @compiled_call.def_abstract_eval
-def _types(*operands, function, batched, summed):
+def _types(*operands, function, batched, summed, in_place=False):
     count = _environments(operands, batched)
     shapes = [r.shape if s else (count, *r.shape) for r, s in zip(function.results, summed, strict=True)]
     return [result_type(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
@@ -492,17 +494,19 @@ def machine_code_or_none(function: Function, target: Callable):
         return None
 
 
-def _called(*arguments, function, batched, summed):
+def _called(*arguments, function, batched, summed, in_place=False):
     """The call of machine code."""
     count = _environments(arguments, batched)
     types = _types(*map(jax.typeof, arguments), function=function, batched=batched, summed=summed)
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    return jax.ffi.ffi_call(target, types)(*arguments)
+    pairs = function.carried if in_place else ()
+    replaced = {i: k for k, i in pairs if batched[i] and (arguments[i].shape, arguments[i].dtype) == (types[k].shape, types[k].dtype)}
+    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments)
 
 
-def _by_xla(*arguments, function, batched, summed):
+def _by_xla(*arguments, function, batched, summed, in_place=False):
     """The call, compiled by XLA."""
     arguments = list(arguments)
     if not any(batched):
@@ -511,7 +515,7 @@ def _by_xla(*arguments, function, batched, summed):
     return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
 
 
-def _launched(*arguments, function, batched, summed):
+def _launched(*arguments, function, batched, summed, in_place=False):
     """The call of kernels on an NVIDIA GPU."""
     target = machine_code_or_none(function, lambda: function.gpu_target(batched))
     if target is None:
@@ -532,7 +536,7 @@ mlir.register_lowering(compiled_call, mlir.lower_fun(_launched, multiple_results
 mlir.register_lowering(compiled_call, mlir.lower_fun(_by_xla, multiple_results=True))
 
 
-def _batched(arguments, axes, *, function, batched, summed):
+def _batched(arguments, axes, *, function, batched, summed, in_place=False):
     """`jax.vmap`: the environments of all members of the new axis, as one batch."""
     size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
     arguments = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arguments, axes, strict=True)]
@@ -540,7 +544,7 @@ def _batched(arguments, axes, *, function, batched, summed):
     count = next((x.shape[int(o)] for x, o, b in zip(arguments, own, batched, strict=True) if b), 1)
     merged = [merged_environments(x, o, b, (size, count)) for x, o, b in zip(arguments, own, batched, strict=True)]
     flags = tuple(o or b for o, b in zip(own, batched, strict=True))
-    out = compiled_call.bind(*merged, function=function, batched=flags, summed=(False,) * len(summed))
+    out = compiled_call.bind(*merged, function=function, batched=flags, summed=(False,) * len(summed), in_place=in_place)
     out = [x.reshape(size, count, *x.shape[1:]) for x in out]
     return [x.sum(1) if s else x for x, s in zip(out, summed, strict=True)], [0] * len(out)
 
@@ -560,9 +564,9 @@ def merged_environments(x, mapped: bool, batched: bool, sizes: tuple[int, int], 
 batching.primitive_batchers[compiled_call] = _batched
 
 
-def _differentiated(primals, tangents, *, function, batched, summed):
+def _differentiated(primals, tangents, *, function, batched, summed, in_place=False):
     """`jax.jvp`."""
-    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed)
+    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed, in_place=in_place)
     active = tuple(i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0)
     changes: list = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
     outputs = function.differentiable
@@ -581,7 +585,7 @@ def _differentiated(primals, tangents, *, function, batched, summed):
 ad.primitive_jvps[compiled_call] = _differentiated
 
 
-def _transposed(cotangents, *arguments, function, batched, summed):
+def _transposed(cotangents, *arguments, function, batched, summed, in_place=False):
     """Reverse mode: the transpose of a derivative in its linear arguments."""
     unknown = [i for i, x in enumerate(arguments) if ad.is_undefined_primal(x)]
     base, active = function.linear or (None, ())

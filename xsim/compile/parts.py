@@ -105,7 +105,8 @@ class Divider:
         self.sizes: dict[Loop, int] = {}  # operations of loops
 
     def divided(self) -> Divided:
-        """The parts of what is computed for an environment."""
+        """The parts of what is computed for an environment. The results are stored last, when all that it reads is read: they may replace
+        it."""
         outputs = [Output(k) for k, values in enumerate(self.program.outputs) if values]
         out = self._parts([*self.scheduler.ordered(self.program.environment), *outputs], ())
         for index, part in enumerate(parts_of(out)):

@@ -31,7 +31,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     first = _environments(state, batch)
     system, function = prepared_step(model, first, batch, inputs)
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
-    stepper = _Stepper(system, function, batch, record, complete)
+    stepper = _Stepper(system, function, batch, record, complete, in_place=steps > 1)
     carry = first, jnp.full((len(first.q), *function.shapes[-1].shape), jnp.nan, first.q.dtype)
     carry = varying_alike(carry, [x for x, _ in system.operands()], sequences)
     if steps == 1 and record is None:
@@ -50,19 +50,21 @@ TURN_BYTES = 2**28
 
 
 class _Stepper(NamedTuple):
-    """Advances environments. Its carry is the state and where the search of the next step starts (`next_start`); xs are ctrl and tau."""
+    """Advances environments. Its carry is the state and where the search of the next step starts (`next_start`); xs are ctrl and tau.
+    in_place: whether each call replaces the carry, see `Function.__call__`."""
 
     system: Prepared
     function: Function
     batch: tuple[int, ...]
     record: Callable | None
     complete: Callable | None
+    in_place: bool
 
     def one(self, carry, xs):
         """A step by one call."""
         current, start = carry
         given = [by_environment(x, 1, current.q.shape[:1]) for x in xs if x is not None]
-        *fields, solutions = self.function(*self._operands(carry, given))
+        *fields, solutions = self.function(*self._operands(carry, given), in_place=self.in_place)
         after, start = with_mocap(fields, current.mocap), next_start(start, solutions)
         inputs = self._inputs(xs)
         if self.complete is not None:
