@@ -188,7 +188,8 @@ ENTRY %main (a: (s32[], f32[4])) -> (s32[], f32[4]) {
 }
 """
     assert kernels_per_step(text, 20) == {"compare": 3, "dot": 3, "fusion": 1}
-    assert kernels_per_step(text, 21) is None
+    assert kernels_per_step(text, 4) == {"compare": 15, "dot": 15, "fusion": 5}  # 20 turns of the only loop: five of them are a step
+    assert kernels_per_step("", 4) is None
 
 
 def test_mjcf_merges_fixed_bodies_and_keeps_mass():

@@ -70,6 +70,8 @@ DOMAINS = {
 }  # fmt: skip
 ULPS = {np.float32: 0.51, np.float64: 2.0}
 """Largest error in units in the last place. Half is the least possible; the C library has up to 1.8 in double precision."""
+SINGLE_SINE_ULPS = 0.8
+"""The same of sine and cosine in single precision, which are not computed in double precision and rounded; numpy's have up to 1.5."""
 ROOT_ULPS = 4.0
 """The same of the cube root in double precision, by the manual of the GNU C library."""
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 1e-6, 1e30, -1e30])
@@ -120,7 +122,8 @@ def _accurate(names, out, arguments, dtype):
         np.testing.assert_array_equal(out[special, i], expected[special], err_msg=name)
         usual = np.isfinite(expected) & ~large & (np.abs(expected) >= np.finfo(dtype).tiny)
         error = np.abs(out[usual, i].astype(np.longdouble) - exact[usual]) / np.spacing(np.abs(expected[usual]))
-        limit = ROOT_ULPS if (name, dtype) == ("cbrt", np.float64) else ULPS[dtype]
+        others = {("cbrt", np.float64): ROOT_ULPS, ("sin", np.float32): SINGLE_SINE_ULPS, ("cos", np.float32): SINGLE_SINE_ULPS}
+        limit = others.get((name, dtype), ULPS[dtype])
         assert error.max() <= limit, (name, float(error.max()))
 
 
@@ -180,7 +183,8 @@ OPERATIONS = {
     "sort": (lambda x, y: (jnp.sort(x, 0), jnp.sort(x, descending=True), jnp.median(y), y[jnp.argsort(jnp.round(y))]), (3, 4), (7,)),
     "sort of NaN": (lambda x: (jnp.sort(jnp.log(x)), jnp.argsort(jnp.log(x)), jnp.lexsort((x, x > 0))), (7,)),
     "interpolation": (lambda x: jnp.interp(x, jnp.linspace(-1.0, 1.0, 9), jnp.sin(jnp.arange(9.0))), (5,)),
-    "linear equations": (lambda x, y: (jnp.linalg.solve(x, y), jnp.linalg.det(x), jnp.linalg.inv(x + 4 * jnp.eye(3))), (3, 3), (3,)),
+    # Well-conditioned, with pivots beside the diagonal: random matrices alone are sometimes nearly singular.
+    "linear equations": (lambda x, y: (jnp.linalg.solve(x + 4 * jnp.eye(3)[::-1], y), jnp.linalg.det(x), jnp.linalg.inv(x + 4 * jnp.eye(3))), (3, 3), (3,)),
     "bits": (_bits, (3,)),
     "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
     "top k of equal entries": (lambda x: (*jax.lax.top_k(abs(jnp.round(x)), 4), *jax.lax.top_k(jnp.log(x > 0), 7)), (7,)),

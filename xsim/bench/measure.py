@@ -65,14 +65,14 @@ class _Instruction(NamedTuple):
     trips: int | None  # of a while
 
 
-def kernels_per_step(text: str, steps: int) -> dict[str, int] | None:
+def kernels_per_step(text: str, steps: int) -> dict[str, float] | None:
     """Kernels that one step starts, by opcode, counted in the HLO text of a compiled program.
 
     A step is the body of every loop that runs ``steps`` times and is not inside another such (a gradient has two: forward and
-    reverse); loops inside are counted as often as they run, of branches the larger one, callees of ``call`` in place. None where no
-    such loop is found.
+    reverse); loops inside are counted as often as they run, of branches the larger one, callees of ``call`` in place. Without such a
+    loop, as where a call makes many steps: the kernels of the whole program, divided by the steps. None of a text without a program.
     """
-    computations = _parse(text)
+    computations, entry = _parse(text)
     bodies = {}
     for instructions in computations.values():
         for i in instructions:
@@ -80,23 +80,26 @@ def kernels_per_step(text: str, steps: int) -> dict[str, int] | None:
                 bodies[i.calls[0]] = None
     outer = [b for b in bodies if not any(o != b and b in _reached(computations, o) for o in bodies)]
     if not outer:
-        return None
+        return {k: n / steps for k, n in sorted(_count(computations, entry).items())} if entry else None
     total: Counter = Counter()
     for body in outer:
         total += _count(computations, body)
     return dict(sorted(total.items()))
 
 
-def _parse(text: str) -> dict[str, list[_Instruction]]:
+def _parse(text: str) -> tuple[dict[str, list[_Instruction]], str]:
+    """The computations of a program, and the name of the one that is called."""
     out: dict[str, list[_Instruction]] = {}
+    entry = ""
     current: list[_Instruction] = []
     for line in text.splitlines():
         if not line.startswith(" ") and (start := _COMPUTATION.match(line)):
             current = out.setdefault(start[1], [])
+            entry = start[1] if line.startswith("ENTRY") else entry
         elif match := _INSTRUCTION.match(line):
             trips = _TRIPS.search(line)
             current.append(_Instruction(match[1], _callees(match[1], line), int(trips[1]) if trips else None))
-    return out
+    return out, entry
 
 
 _CALLEES = {

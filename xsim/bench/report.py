@@ -36,7 +36,7 @@ def rates(column: Column, settings: Settings) -> dict:
     }
 
 
-def _total(kernels: dict[str, int] | None) -> int | None:
+def _total(kernels: dict[str, float] | None) -> float | None:
     return None if kernels is None else sum(kernels.values())
 
 
@@ -61,8 +61,8 @@ ROWS: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
     ("gradient: compile, s", "gradient_compile_s", "{:.2f}".format, True),
     ("bytes per environment", "bytes_per_env", "{:.0f}".format, False),
     ("gradient: bytes per environment", "gradient_bytes_per_env", "{:.0f}".format, True),
-    ("kernels per step", "kernels_per_step", "{:d}".format, False),
-    ("gradient: kernels per step", "gradient_kernels_per_step", "{:d}".format, True),
+    ("kernels per step", "kernels_per_step", "{:.3g}".format, False),
+    ("gradient: kernels per step", "gradient_kernels_per_step", "{:.3g}".format, True),
 )
 
 
@@ -119,7 +119,7 @@ def _notes(column: Column) -> list[str]:
     for what, cost in column.cost.items():
         if cost.get("kernels"):
             kernels = sorted(cost["kernels"].items(), key=lambda x: -x[1])
-            lines.append(f"  {what} kernels per step: " + ", ".join(f"{n} {k}" for k, n in kernels))
+            lines.append(f"  {what} kernels per step: " + ", ".join(f"{n:.3g} {k}" for k, n in kernels))
     return lines + [f"  {phase} failed: {reason}" for phase, reason in column.failed.items()]
 
 

@@ -28,6 +28,7 @@ from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
 from xsim.compile.ffi_targets import register_target, target_name
 from xsim.compile.flatten import Unsupported, program_of
+from xsim.compile.handler import Turns
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
@@ -450,7 +451,17 @@ class Function:
         """LLVM IR for this processor. lanes: environments in a vector."""
         program = self.program(batched)
         sizes = [math.prod(s.shape) for s in self.shapes]
-        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).modules()
+        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed), self.turns(batched, summed)).modules()
+
+    def turns(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
+        """How the machine code for a processor repeats; None: it does not. What it carries has the same numbers as an argument and as a
+        result."""
+        if not self.can_repeat(batched) or any(summed):
+            return None
+        assert self.repetition is not None
+        pairs = [(self.results[k], self.shapes[i]) for k, i in self.carried]
+        equal = all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+        return Turns(self.carried, self.repetition.sequences) if equal else None
 
 
 # ---- primitive of JAX --------------------------------------------------------------------------------------------------------------
@@ -501,9 +512,16 @@ def _called(*arguments, function, batched, summed, in_place=False):
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    pairs = function.carried if in_place else ()
-    replaced = {i: k for k, i in pairs if batched[i] and (arguments[i].shape, arguments[i].dtype) == (types[k].shape, types[k].dtype)}
-    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments)
+    return by_machine_code(target, function.turns(batched, summed), types, arguments, 1, in_place)
+
+
+def by_machine_code(target: str, repetition: Turns | None, types: Sequence[Any], arguments: Sequence[Any], turns: int, in_place: bool) -> list:
+    """The results of machine code for a processor. repetition: see `Function.turns`. turns: their number. in_place: whether results replace
+    the arguments that they are in the next turn."""
+    if repetition is None:
+        return jax.ffi.ffi_call(target, types)(*arguments)
+    replaced = {i: k for k, i in repetition.carried} if in_place else {}
+    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, jnp.full((), turns, jnp.int32))
 
 
 def _by_xla(*arguments, function, batched, summed, in_place=False):

@@ -33,6 +33,16 @@ class Sum:
     first: int
 
 
+class Turns(NamedTuple):
+    """Several calls in turn as one (`xsim.compile.repeated`). An operand after all others holds their number, a 32-bit integer.
+
+    carried: pairs (result, operand), which have the same memory if there are several turns. sequences: operands of which each turn has its
+    own numbers; those of a turn follow those of the turn before."""
+
+    carried: tuple[tuple[int, int], ...]
+    sequences: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Layout:
     """What the handler has to know of a program.
@@ -40,7 +50,7 @@ class Layout:
     counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
     scratch: bytes of scratch memory of a block. number: LLVM's type of a number of the sums; size: its bytes. operations: of one
     environment. devices: that share the pool. operand_rows, result_rows: bytes of an environment's numbers of each operand and result; 0
-    of those that the environments share, or do not have.
+    of those that the environments share, or do not have. turns: None if the function does not repeat.
     """
 
     operands: int
@@ -56,6 +66,12 @@ class Layout:
     devices: int
     operand_rows: tuple[int, ...]
     result_rows: tuple[int, ...]
+    turns: Turns | None
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """The operands of which each turn has its own numbers."""
+        return () if self.turns is None else self.turns.sequences
 
 
 @functools.cache
@@ -98,7 +114,7 @@ TASK_BYTES = 80
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
     arrays = pointers(layout.operands, layout.results, layout.counted)
-    return "\n".join([_DECLARATIONS, _PADDED, _partial_block(layout), _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
+    return "\n".join([_DECLARATIONS, _PADDED, _whole_block(layout), _partial_block(layout), _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
 _DECLARATIONS = """declare ptr @malloc(i64)
@@ -131,6 +147,52 @@ leave:
 """Copy rows of bytes, and repeat the last one until there is one for each lane."""
 
 
+def _whole_block(layout: Layout) -> str:
+    """The function of a block whose environments fill all lanes: all its turns. So no block waits for others after a turn, and finds what it
+    carries in the cache."""
+    lines = [
+        *_copied_pointers("operand", layout.operands),
+        *_begin_turns(layout),
+        "  call void @block(ptr %now.operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count)",
+    ]  # fmt: skip
+    for i in layout.sequences:
+        lines += [
+            f"  %next{i}.p = getelementptr ptr, ptr %now.operands, i64 {i}", f"  %next{i}.before = load ptr, ptr %next{i}.p",
+            f"  %next{i}.bytes = mul i64 %count, {layout.operand_rows[i]}",
+            f"  %next{i} = getelementptr i8, ptr %next{i}.before, i64 %next{i}.bytes", f"  store ptr %next{i}, ptr %next{i}.p",
+        ]  # fmt: skip
+    return _function_of_block("whole_block", [*lines, *_end_turns(layout)])
+
+
+def _function_of_block(name: str, lines: list[str]) -> str:
+    return "\n".join([f"define internal void @{name}({_ARGUMENTS}) noinline {{", "entry:", *lines, "  ret void", "}"])
+
+
+def _copied_pointers(kind: str, number: int) -> list[str]:
+    """The pointers to operands or results in an array of this function's own."""
+    return [
+        f"  %now.{kind}s = alloca [{max(number, 1)} x ptr]",
+        f"  call void @llvm.memcpy.p0.p0.i64(ptr %now.{kind}s, ptr %{kind}s, i64 {8 * number}, i1 false)",
+    ]  # fmt: skip
+
+
+def _number_of_turns(layout: Layout) -> list[str]:
+    if layout.turns is None:
+        return ["  %turns = add i64 1, 0"]
+    return [
+        f"  %turns.p = getelementptr ptr, ptr %operands, i64 {layout.operands - 1}", "  %turns.data = load ptr, ptr %turns.p",
+        "  %turns.i = load i32, ptr %turns.data", "  %turns = sext i32 %turns.i to i64",
+    ]  # fmt: skip
+
+
+def _begin_turns(layout: Layout) -> list[str]:
+    return [*_number_of_turns(layout), "  br label %turn", "turn:", "  %now = phi i64 [ 0, %entry ], [ %following, %turn ]"]
+
+
+def _end_turns(layout: Layout) -> list[str]:
+    return ["  %following = add i64 %now, 1", "  %again = icmp slt i64 %following, %turns", "  br i1 %again, label %turn, label %end", "end:"]
+
+
 class _Copies(NamedTuple):
     """Where the rows of the environments of a partial block are in its scratch memory. size: of the whole memory."""
 
@@ -140,43 +202,51 @@ class _Copies(NamedTuple):
 
 
 def _copies(layout: Layout) -> _Copies:
-    """After the memory that each block has. A block with one lane is never partial."""
-    places: list[dict[int, int]] = []
+    """After the memory that each block has. What is carried has one place. A block with one lane is never partial."""
+    operands: dict[int, int] = {}
+    results: dict[int, int] = {}
     size = layout.scratch
-    for rows in (layout.operand_rows, layout.result_rows):
-        places.append({})
+    carried = {} if layout.turns is None else dict(layout.turns.carried)
+    for places, rows in ((operands, layout.operand_rows), (results, layout.result_rows)):
         for i, row in enumerate(rows if layout.lanes > 1 else ()):
-            if row:
-                size = -(-size // ALIGNMENT) * ALIGNMENT
-                places[-1][i] = size
-                size += row * layout.lanes
-    return _Copies(*places, size)
+            if row and places is results and carried.get(i) in operands:
+                places[i] = operands[carried[i]]
+            elif row:
+                places[i] = -(-size // ALIGNMENT) * ALIGNMENT
+                size = places[i] + row * layout.lanes
+    return _Copies(operands, results, size)
 
 
 def _partial_block(layout: Layout) -> str:
     """The function of the last block if it has fewer environments than lanes. It works on copies of their rows, the last of which is repeated
     for the further lanes."""
     copies = _copies(layout)
-    lines = [
-        f"  %copies.operands = alloca [{max(layout.operands, 1)} x ptr]", f"  %copies.results = alloca [{max(layout.results, 1)} x ptr]",
-        f"  call void @llvm.memcpy.p0.p0.i64(ptr %copies.operands, ptr %operands, i64 {8 * layout.operands}, i1 false)",
-        f"  call void @llvm.memcpy.p0.p0.i64(ptr %copies.results, ptr %results, i64 {8 * layout.results}, i1 false)",
-        "  %rows = sub i64 %count, %first",
-    ]  # fmt: skip
+    lines = [*_copied_pointers("operand", layout.operands), *_copied_pointers("result", layout.results), "  %rows = sub i64 %count, %first"]
     for i, place in copies.operands.items():
-        lines += [
-            *_row_and_copy("operand", i, layout.operand_rows[i], place),
-            f"  call void @padded(ptr %operand{i}.copy, ptr %operand{i}.row, i64 {layout.operand_rows[i]}, i64 %rows, i64 {layout.lanes})",
-        ]  # fmt: skip
+        lines += _row_and_copy("operand", i, layout.operand_rows[i], place)
+        lines += [] if i in layout.sequences else [_padded(f"%operand{i}.row", i, layout)]
     for k, place in copies.results.items():
         lines += _row_and_copy("result", k, layout.result_rows[k], place)
-    lines.append("  call void @block(ptr %copies.operands, ptr %copies.results, ptr %slots, ptr %sums, ptr %scratch, i64 0, i64 %rows)")
+    lines += _begin_turns(layout)
+    for i in copies.operands:
+        if i in layout.sequences:
+            lines += [
+                f"  %before{i} = mul i64 %now, %count", f"  %bytes{i} = mul i64 %before{i}, {layout.operand_rows[i]}",
+                f"  %row{i} = getelementptr i8, ptr %operand{i}.row, i64 %bytes{i}", _padded(f"%row{i}", i, layout),
+            ]  # fmt: skip
+    lines.append("  call void @block(ptr %now.operands, ptr %now.results, ptr %slots, ptr %sums, ptr %scratch, i64 0, i64 %rows)")
+    lines += _end_turns(layout)
     for k in copies.results:
         lines += [
             f"  %result{k}.bytes = mul i64 %rows, {layout.result_rows[k]}",
             f"  call void @llvm.memcpy.p0.p0.i64(ptr %result{k}.row, ptr %result{k}.copy, i64 %result{k}.bytes, i1 false)",
         ]  # fmt: skip
-    return "\n".join([f"define internal void @partial_block({_ARGUMENTS}) noinline {{", "entry:", *lines, "  ret void", "}"])
+    return _function_of_block("partial_block", lines)
+
+
+def _padded(row: str, operand: int, layout: Layout) -> str:
+    """Copy the rows of an operand, from the first one of a partial block."""
+    return f"  call void @padded(ptr %operand{operand}.copy, ptr {row}, i64 {layout.operand_rows[operand]}, i64 %rows, i64 {layout.lanes})"
 
 
 def _row_and_copy(kind: str, index: int, row: int, place: int) -> list[str]:
@@ -186,7 +256,7 @@ def _row_and_copy(kind: str, index: int, row: int, place: int) -> list[str]:
         f"  {name}.copy = getelementptr i8, ptr %scratch, i64 {place}", f"  {name}.p = getelementptr ptr, ptr %{kind}s, i64 {index}",
         f"  {name} = load ptr, ptr {name}.p", f"  {name}.offset = mul i64 %first, {row}",
         f"  {name}.row = getelementptr i8, ptr {name}, i64 {name}.offset",
-        f"  {name}.now = getelementptr ptr, ptr %copies.{kind}s, i64 {index}", f"  store ptr {name}.copy, ptr {name}.now",
+        f"  {name}.now = getelementptr ptr, ptr %now.{kind}s, i64 {index}", f"  store ptr {name}.copy, ptr {name}.now",
     ]  # fmt: skip
 
 
@@ -230,7 +300,7 @@ loop:
   %full = icmp sle i64 %next, %count
   br i1 %full, label %whole, label %part
 whole:
-  call void @block({_ARGUMENTS})
+  call void @whole_block({_ARGUMENTS})
   br label %called
 part:
   call void @partial_block({_ARGUMENTS})
@@ -374,13 +444,17 @@ def _make_task(layout: Layout) -> str:
 
 def _ask_for_threads(layout: Layout) -> str:
     """Schedule `help` for this device's part of the threads, if there is much work."""
-    fewest = max(2 * layout.lanes, MIN_PARALLEL_OPERATIONS // max(layout.operations, 1))
-    return f"""  %apip = getelementptr i8, ptr %frame, i64 16
+    turns = "\n".join(_number_of_turns(layout))
+    return f"""{turns}
+  %apip = getelementptr i8, ptr %frame, i64 16
   %api = load ptr, ptr %apip
   %apisize = load i64, ptr %api
   %known = icmp uge i64 %apisize, {function_offset("ThreadPool_NumThreads") + 8}
-  %much = icmp sge i64 %count, {fewest}
-  %parallel = and i1 %known, %much
+  %calls = mul i64 %count, %turns
+  %much = icmp sge i64 %calls, {MIN_PARALLEL_OPERATIONS // max(layout.operations, 1)}
+  %wide = icmp sge i64 %count, {2 * layout.lanes}
+  %worth = and i1 %much, %wide
+  %parallel = and i1 %known, %worth
   br i1 %parallel, label %ask.pool, label %alone
 ask.pool:
   %contextp = getelementptr i8, ptr %frame, i64 24

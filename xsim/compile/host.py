@@ -10,7 +10,7 @@ import numpy as np
 
 from xsim.compile.columns import WIDTHS, Columns, group_of
 from xsim.compile.elementary import RARE, definitions
-from xsim.compile.handler import Layout, Sum, handler
+from xsim.compile.handler import Layout, Sum, Turns, handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
@@ -31,15 +31,19 @@ class HostEmitter(Emitter):
     Each part of a divided program is a module of its own: several of them are compiled at a time.
 
     operands, results: arrays of pointers to numbers, environment first. scratch: memory of the block. sizes: of an environment's numbers
-    of each operand. batched: which operands have environments. summed: which results are sums over the environments."""
+    of each operand. batched: which operands have environments. summed: which results are sums over the environments. turns: None if the
+    function does not repeat."""
 
     limits = CPU_LIMITS
 
-    def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
+    def __init__(
+        self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool], turns: Turns | None = None
+    ):  # fmt: skip
         super().__init__(program, target)
-        self.sizes, self.summed = sizes, summed
+        self.sizes, self.summed, self.turns = sizes, summed, turns
         results = [("result", k) for k, s in enumerate(summed) if not s]
-        operands = [("operand", i) for i, b in enumerate(batched) if b]
+        sequences = () if turns is None else turns.sequences
+        operands = [("operand", i) for i, b in enumerate(batched) if b and i not in sequences]
         self.counted = next(iter(operands + results), None)  # the array whose first axis is that of the environments
         self.first_sum: dict[int, int] = {}
         total = 0
@@ -307,10 +311,11 @@ class HostEmitter(Emitter):
         sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
         dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
         return Layout(
-            operands=len(self.sizes), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch, lanes=self.target.lanes,
+            operands=len(self.sizes) + (self.turns is not None), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch, lanes=self.target.lanes,
             counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
             size=dtype.itemsize, operations=sum(self.operations.values()), devices=jax.local_device_count("cpu"),
             operand_rows=self._operand_rows(), result_rows=tuple(self._row_bytes(v, s) for v, s in zip(p.outputs, self.summed, strict=True)),
+            turns=self.turns,
         )  # fmt: skip
 
     def _operand_rows(self) -> tuple[int, ...]:

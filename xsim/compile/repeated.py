@@ -1,11 +1,16 @@
-"""Calls of a function in turn, whose results are arguments of the next: steps of a simulation. On an NVIDIA GPU they can be one kernel.
+"""Calls of a function in turn, whose results are arguments of the next: steps of a simulation.
 
-In such a kernel no environment waits for the others after each turn, and a call of each turn takes as long as its slowest environment. But
-warps that are at different places of the code do not share what they fetch of it (`is_one_kernel`).
+On a processor the turns can be one call of machine code, which returns the results of the last one (`last_turn`). Its threads start and wait
+for each other once, and a block of environments finds in the cache what it carries.
+
+On an NVIDIA GPU they can be one kernel, which returns the results of all (`repeated`). In such a kernel no environment waits for the others
+after each turn, and a call of each turn takes as long as its slowest environment. But warps that are at different places of the code do not
+share what they fetch of it (`is_one_kernel`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +20,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.function import Function, compiled_call, launched, machine_code_or_none, merged_environments
+from xsim.compile.function import Function, by_machine_code, compiled_call, launched, machine_code_or_none, merged_environments
+from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
 
-__all__ = ["is_one_kernel", "repeated"]
+__all__ = ["is_one_kernel", "last_turn", "repeated"]
 
 CACHED_OPERATIONS = 4_000
 """Operations whose code, some 30 bytes each, fits into the instruction cache of a multiprocessor (128 kB)."""
@@ -120,8 +126,9 @@ mlir.register_lowering(repeated_call, mlir.lower_fun(_launched, multiple_results
 mlir.register_lowering(repeated_call, mlir.lower_fun(_scanned, multiple_results=True))
 
 
-def _batched(arguments, axes, *, function, batched, turns):
-    """`jax.vmap`: the environments of all members of the new axis, as one batch."""
+def _merged_members(arguments, axes, function, batched) -> tuple[list, tuple[bool, ...], tuple[int, int]]:
+    """The operands with the environments of all members of the new axis of `jax.vmap` as one batch, which have environments then, and the
+    numbers of members and of environments of each."""
     size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
     first = [1 if i in function.repetition.sequences else 0 for i in range(len(arguments))]  # axis of environments
     arguments = [x if axis is None else jnp.moveaxis(x, axis, at) for x, axis, at in zip(arguments, axes, first, strict=True)]
@@ -129,8 +136,13 @@ def _batched(arguments, axes, *, function, batched, turns):
     state = function.carried[0][1]
     sizes = size, arguments[state].shape[int(own[state])]
     merged = [merged_environments(x, o, b, sizes, at) for x, o, b, at in zip(arguments, own, batched, first, strict=True)]
-    flags = [o or b for o, b in zip(own, batched, strict=True)]
-    out = repeated_call.bind(*merged, function=function, batched=tuple(flags), turns=turns)
+    return merged, tuple(o or b for o, b in zip(own, batched, strict=True)), sizes
+
+
+def _batched(arguments, axes, *, function, batched, turns):
+    """`jax.vmap`, see `_merged_members`."""
+    merged, flags, sizes = _merged_members(arguments, axes, function, batched)
+    out = repeated_call.bind(*merged, function=function, batched=flags, turns=turns)
     return [x.reshape(turns, *sizes, *x.shape[2:]) for x in out], [1] * len(out)
 
 
@@ -173,3 +185,85 @@ def _differentiated(primals, tangents, *, function, batched, turns):
 
 
 ad.primitive_jvps[repeated_call] = _differentiated
+
+# ---- the last turn ---------------------------------------------------------------------------------------------------------------
+
+last_turn_call = Primitive("xsim_last_turn_call")
+"""As `repeated_call`, but the results are what is carried out of the last turn (environments, ...), in the order of `Function.carried`."""
+last_turn_call.multiple_results = True
+
+
+def last_turn(function: Function, arguments: Sequence[Any], batched: Sequence[bool], turns: int) -> list:
+    """What is carried out of the last turn, see `last_turn_call`. The machine code can repeat with such operands (`Function.turns`).
+
+    Raises Unsupported as a call does."""
+    function.check_size(tuple(batched))
+    return last_turn_call.bind(*varying_alike(list(arguments)), function=function, batched=tuple(batched), turns=turns)
+
+
+@last_turn_call.def_impl
+def _evaluated_last(*arguments, **params):
+    with jax.disable_jit(False):
+        return jax.jit(lambda *xs: last_turn_call.bind(*xs, **params))(*arguments)
+
+
+@last_turn_call.def_abstract_eval
+def _shapes_of_last(*arguments, function, batched, turns):
+    count = _count(arguments, function)
+    return [result_type(arguments[0], (count, *function.results[k].shape), function.results[k].dtype) for k, _ in function.carried]
+
+
+def _last_by_machine_code(*arguments, function, batched, turns):
+    """All turns by one call."""
+    count, summed = _count(arguments, function), (False,) * len(function.results)
+    target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
+    if target is None:
+        return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
+    types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
+    out = by_machine_code(target, function.turns(batched, summed), types, arguments, turns, in_place=True)
+    return [out[k] for k, _ in function.carried]
+
+
+def _last_scanned(*arguments, function, batched, turns):
+    """A call for each turn."""
+    sequences = function.repetition.sequences
+
+    def turn(carry, now):
+        values = list(arguments)
+        for i, x in (*zip((i for _, i in function.carried), carry, strict=True), *zip(sequences, now, strict=True)):
+            values[i] = x
+        out = compiled_call.bind(*values, function=function, batched=batched, summed=(False,) * len(function.results), in_place=True)
+        return [out[k] for k, _ in function.carried], None
+
+    start = [arguments[i] for _, i in function.carried]
+    return jax.lax.scan(turn, start, [arguments[i] for i in sequences], length=turns)[0]
+
+
+mlir.register_lowering(last_turn_call, mlir.lower_fun(_last_by_machine_code, multiple_results=True), platform="cpu")
+mlir.register_lowering(last_turn_call, mlir.lower_fun(_last_scanned, multiple_results=True))
+
+
+def _batched_last(arguments, axes, *, function, batched, turns):
+    """`jax.vmap`, see `_merged_members`."""
+    merged, flags, sizes = _merged_members(arguments, axes, function, batched)
+    out = last_turn_call.bind(*merged, function=function, batched=flags, turns=turns)
+    return [x.reshape(*sizes, *x.shape[1:]) for x in out], [0] * len(out)
+
+
+def _last_differentiated(primals, tangents, **params):
+    """`jax.jvp`, of a call for each turn."""
+    active = [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0]
+
+    def last(*values):
+        arguments = list(primals)
+        for i, x in zip(active, values, strict=True):
+            arguments[i] = x
+        return _last_scanned(*arguments, **params)
+
+    out, changes = jax.jvp(last, [primals[i] for i in active], [tangents[i] for i in active])
+    zeros = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
+    return out, [zero if change.dtype == jax.dtypes.float0 else change for zero, change in zip(zeros, changes, strict=True)]
+
+
+batching.primitive_batchers[last_turn_call] = _batched_last
+ad.primitive_jvps[last_turn_call] = _last_differentiated

@@ -15,7 +15,7 @@ from xsim.compile.choice import is_cuda
 from xsim.compile.function import Function, Replay
 from xsim.compile.manual_axes import varying_alike
 from xsim.compile.nvptx import Repetition
-from xsim.compile.repeated import is_one_kernel, repeated
+from xsim.compile.repeated import is_one_kernel, last_turn, repeated
 from xsim.dynamics.constraints.soft_set import has_warm_start
 from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
@@ -38,6 +38,8 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
     if stepper.has_kernels(carry):
         (final, _), recorded = stepper.in_kernels(carry, sequences, steps)
+    elif stepper.has_turns(carry):
+        (final, _), recorded = stepper.in_turns(carry, sequences, steps), None
     else:
         (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)
     return _public(final, batch), recorded
@@ -45,6 +47,9 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
 
 MOST_TURNS = 32
 """Steps of one kernel at most."""
+INPUT_BYTES = 2**22
+"""Memory for ctrl and tau of the steps of one call of machine code, which reads those of each environment, if the environments share
+them."""
 TURN_BYTES = 2**28
 """Memory for the states of the steps of one kernel, which stores them all."""
 
@@ -75,9 +80,7 @@ class _Stepper(NamedTuple):
     def several(self, carry, xs, turns: int):
         """Steps by one kernel. xs: of each step."""
         current, start = carry
-        shape = turns, len(current.q)
-        given = [(jnp.broadcast_to(x if x.ndim == 3 else x[:, None], (*shape, x.shape[-1])), True) for x in xs if x is not None]
-        *fields, solutions = repeated(self.function, *self._operands(carry, given), turns)
+        *fields, solutions = repeated(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
         after = with_mocap([x[-1] for x in fields], current.mocap), next_start(start, solutions[-1])
         record = self.record
         if record is None:
@@ -85,25 +88,53 @@ class _Stepper(NamedTuple):
         states = [with_mocap(fields, jnp.broadcast_to(current.mocap, (turns, *current.mocap.shape))), xs]
         return after, jax.lax.map(lambda now: record(_public(now[0], self.batch), *self._inputs(now[1])), states)
 
+    def last(self, carry, xs, turns: int):
+        """What is carried after steps by one call of machine code. xs: of each step."""
+        current, start = carry
+        out = last_turn(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
+        solutions = out[len(ADVANCED) :]  # only with warm starts
+        return with_mocap(out[: len(ADVANCED)], current.mocap), next_start(start, solutions[0]) if solutions else start
+
     def has_kernels(self, carry) -> bool:
         """Whether `several` is faster than `one`."""
-        if not is_cuda() or self.complete is not None:
+        return is_cuda() and self.complete is None and is_one_kernel(self.function, self._batched(), len(carry[0].q))
+
+    def has_turns(self, carry) -> bool:
+        """Whether `last` replaces `one`."""
+        if is_cuda() or self.complete is not None or self.record is not None:
             return False
+        return self.function.turns(self._batched(), (False,) * len(self.function.results)) is not None
+
+    def _batched(self) -> tuple[bool, ...]:
+        """Which operands of the function have environments, if all ctrl and tau have."""
         numbers = [own for _, own in self.system.operands()]
-        batched = [*numbers, *[True] * (len(self.function.shapes) - len(numbers))]
-        return is_one_kernel(self.function, batched, len(carry[0].q))
+        return (*numbers, *[True] * (len(self.function.shapes) - len(numbers)))
+
+    def _by_environment(self, carry, xs, turns: int) -> list:
+        """ctrl and tau of each step and environment, which have environments."""
+        shape = turns, len(carry[0].q)
+        return [(jnp.broadcast_to(x if x.ndim == 3 else x[:, None], (*shape, x.shape[-1])), True) for x in xs if x is not None]
+
+    def in_turns(self, carry, xs, steps: int):
+        """What is carried after steps by few calls of machine code."""
+        size = sum(len(carry[0].q) * x.shape[-1] * x.dtype.itemsize for x in xs if x is not None and x.ndim == 2)
+        turns = min(steps, max(1, INPUT_BYTES // size)) if size else steps
+        if turns == steps:
+            return self.last(carry, xs, steps)
+        heads, rest = _in_parts(xs, steps, turns)
+        carry, _ = jax.lax.scan(lambda carry, xs: (self.last(carry, xs, turns), None), carry, heads, length=steps // turns)
+        return self.last(carry, rest, steps % turns) if steps % turns else carry
 
     def in_kernels(self, carry, xs, steps: int):
         """Steps by as few kernels as the memory for their states allows."""
         state, _ = carry
         size = sum(x.size * x.dtype.itemsize for x in parts(state))
         turns = min(steps, MOST_TURNS, max(1, TURN_BYTES // max(size, 1)))
-        whole = steps // turns
-        heads = jax.tree.map(lambda x: x[: whole * turns].reshape(whole, turns, *x.shape[1:]), xs)
-        carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=whole)
-        recorded = jax.tree.map(lambda x: x.reshape(whole * turns, *x.shape[2:]), recorded)
-        if steps > whole * turns:
-            carry, rest = self.several(carry, jax.tree.map(lambda x: x[whole * turns :], xs), steps - whole * turns)
+        heads, rest = _in_parts(xs, steps, turns)
+        carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=steps // turns)
+        recorded = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), recorded)
+        if steps % turns:
+            carry, rest = self.several(carry, rest, steps % turns)
             recorded = jax.tree.map(lambda *x: jnp.concatenate(x), recorded, rest)
         return carry, recorded
 
@@ -116,6 +147,12 @@ class _Stepper(NamedTuple):
     def _inputs(self, xs) -> list:
         """ctrl and tau with the batch shape of the call."""
         return [x if x is None or x.ndim == 1 else x.reshape(*self.batch, x.shape[-1]) for x in xs]
+
+
+def _in_parts(xs, steps: int, turns: int) -> tuple:
+    """Arrays (steps, ...) as arrays (parts, turns, ...), and the steps after the last whole part."""
+    end = steps - steps % turns
+    return jax.tree.map(lambda x: x[:end].reshape(-1, turns, *x.shape[1:]), xs), jax.tree.map(lambda x: x[end:], xs)
 
 
 def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: Inputs) -> tuple[Prepared, Function]:
