@@ -183,8 +183,8 @@ class Function:
 
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool], in_place: bool = False) -> list:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one. in_place:
-        whether results of a processor replace the arguments that they are in the next call, see `repetition`. XLA copies an argument that is
-        needed further, and else none between the calls of a loop.
+        whether results of a processor replace arguments, see `replacing`. XLA copies an argument that is needed further; between the calls
+        of a loop it then copies nothing.
 
         Raises Unsupported if no program can be made, or if it has more operations than `max_operations`. Of a prunable function that is
         known when it is compiled: XLA compiles it then."""
@@ -460,8 +460,26 @@ class Function:
             return None
         assert self.repetition is not None
         pairs = [(self.results[k], self.shapes[i]) for k, i in self.carried]
-        equal = all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
-        return Turns(self.carried, self.repetition.sequences) if equal else None
+        return Turns(self.carried, self.repetition.sequences) if all(_are_alike(*pair) for pair in pairs) else None
+
+    def replacing(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
+        """Pairs (result, argument): the argument of the next call of a loop that the result is. So are, in loops backwards, the cotangents of
+        the arguments of a derivative in reverse mode those of the results."""
+        turns = self.turns(batched, summed)
+        if turns is not None or self.reverse_of is None:
+            return () if turns is None else turns.carried
+        pairs, free = [], [k for k, is_sum in enumerate(summed) if not is_sum]
+        for i in range(len(self.shapes) - len(self.reverse_of[0].differentiable), len(self.shapes)):
+            found = next((k for k in free if batched[i] and _are_alike(self.results[k], self.shapes[i])), None)
+            if found is not None:
+                free.remove(found)
+                pairs.append((found, i))
+        return tuple(pairs)
+
+
+def _are_alike(a, b) -> bool:
+    """Whether arrays have the same shape and type."""
+    return (a.shape, a.dtype) == (b.shape, b.dtype)
 
 
 # ---- primitive of JAX --------------------------------------------------------------------------------------------------------------
@@ -512,16 +530,14 @@ def _called(*arguments, function, batched, summed, in_place=False):
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    return by_machine_code(target, function.turns(batched, summed), types, arguments, 1, in_place)
+    replaced = {i: k for k, i in function.replacing(batched, summed)} if in_place else {}
+    turns = [] if function.turns(batched, summed) is None else [number_of_turns(1)]
+    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *turns)
 
 
-def by_machine_code(target: str, repetition: Turns | None, types: Sequence[Any], arguments: Sequence[Any], turns: int, in_place: bool) -> list:
-    """The results of machine code for a processor. repetition: see `Function.turns`. turns: their number. in_place: whether results replace
-    the arguments that they are in the next turn."""
-    if repetition is None:
-        return jax.ffi.ffi_call(target, types)(*arguments)
-    replaced = {i: k for k, i in repetition.carried} if in_place else {}
-    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, jnp.full((), turns, jnp.int32))
+def number_of_turns(turns: int):
+    """The last operand of machine code that can repeat, see `xsim.compile.handler.Turns`."""
+    return jnp.full((), turns, jnp.int32)
 
 
 def _by_xla(*arguments, function, batched, summed, in_place=False):
@@ -584,7 +600,7 @@ batching.primitive_batchers[compiled_call] = _batched
 
 def _differentiated(primals, tangents, *, function, batched, summed, in_place=False):
     """`jax.jvp`."""
-    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed, in_place=in_place)
+    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed)  # the arguments are kept for the derivative
     active = tuple(i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0)
     changes: list = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
     outputs = function.differentiable
@@ -620,7 +636,7 @@ def _transposed(cotangents, *arguments, function, batched, summed, in_place=Fals
     out = compiled_call.bind(
         *arguments[:count], *(c if has_environments or s else c[0] for c, s in zip(cotangents, summed, strict=True)),
         function=reverse, batched=(*batched[:count], *(has_environments and not s for s in summed)),
-        summed=tuple(has_environments and not batched[i] for i in unknown),
+        summed=tuple(has_environments and not batched[i] for i in unknown), in_place=has_environments,
     )  # fmt: skip
     result: list = [None] * len(arguments)
     for i, c in zip(unknown, out, strict=True):

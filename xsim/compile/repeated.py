@@ -20,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.function import Function, by_machine_code, compiled_call, launched, machine_code_or_none, merged_environments
+from xsim.compile.function import Function, compiled_call, launched, machine_code_or_none, merged_environments, number_of_turns
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
 
@@ -220,7 +220,8 @@ def _last_by_machine_code(*arguments, function, batched, turns):
     if target is None:
         return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
     types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
-    out = by_machine_code(target, function.turns(batched, summed), types, arguments, turns, in_place=True)
+    replaced = {i: k for k, i in function.replacing(batched, summed)}
+    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, number_of_turns(turns))
     return [out[k] for k, _ in function.carried]
 
 
