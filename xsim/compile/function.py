@@ -25,13 +25,13 @@ from xsim.compile import cuda
 from xsim.compile.announcement import announced
 from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import compiler, is_cuda, tracing_for
-from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
+from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code, processor_features
 from xsim.compile.ffi_targets import register_target, target_name
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.handler import Turns
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
-from xsim.compile.llvm_types import Target
+from xsim.compile.llvm_types import Target, table_entries
 from xsim.compile.machine import code_of, identity, read_code, vector_lanes
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import GpuEmitter, Repetition
@@ -451,7 +451,8 @@ class Function:
         """LLVM IR for this processor. lanes: environments in a vector."""
         program = self.program(batched)
         sizes = [math.prod(s.shape) for s in self.shapes]
-        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed), self.turns(batched, summed)).modules()
+        target = Target(lanes, table=table_entries(lanes, processor_features()))
+        return HostEmitter(program, target, sizes, list(batched), list(summed), self.turns(batched, summed)).modules()
 
     def turns(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
         """How the machine code for a processor repeats; None: it does not. What it carries has the same numbers as an argument and as a

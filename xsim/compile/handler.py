@@ -20,6 +20,8 @@ CHUNKS = 32
 """Largest number of chunks of a batch."""
 ALIGNMENT = 64
 """Bytes. Of memory for vectors."""
+SLOTS_AFTER = 9
+"""Slots after those of the values of the call, as vectors are read that begin in the last ones."""
 MIN_PARALLEL_OPERATIONS = 300_000
 """Operations, of all environments together, from which on threads of the pool are asked for: about 50 microseconds of work."""
 
@@ -406,7 +408,7 @@ def _make_task(layout: Layout) -> str:
     """The values of the call, the chunks, the accumulators, and the task that the threads share."""
     lanes, accumulators = layout.lanes, sum(s.size for s in layout.sums)
     bytes_of_sums = accumulators * lanes * layout.size
-    return f"""  %slots = alloca [{layout.slots + 1} x i64], align 64
+    return f"""  %slots = alloca [{layout.slots + SLOTS_AFTER} x i64], align 64
   call void @uniform(ptr %operands, ptr %slots)
   %up = add i64 %count, {lanes - 1}
   %blocks = sdiv i64 %up, {lanes}

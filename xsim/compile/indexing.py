@@ -14,6 +14,10 @@ from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX
 
 
+MAX_TABLE = 32
+"""Columns of at most as many entries, which the environments share, are arrays of their own: an instruction may select among them."""
+
+
 def dynamic_row(f, x: Array, row: int) -> Array:
     """x[row], row: a value. A column with one value is that value. Columns in which no entry varies are an array of their own, of which the
     environments share the entries."""
@@ -24,7 +28,9 @@ def dynamic_row(f, x: Array, row: int) -> Array:
     values = columns[:, 0].copy()
     is_moving = (columns != columns[:, :1]).any(1)
     varies = np.array([any(f.program.varying[v] for v in column.tolist()) for column in columns], bool)
-    for chosen in (np.flatnonzero(is_moving & varies), np.flatnonzero(is_moving & ~varies)):
+    uniform = np.flatnonzero(is_moving & ~varies)
+    tables = list(uniform[:, None]) if len(x.shape) and x.shape[0] <= MAX_TABLE else [uniform]
+    for chosen in (np.flatnonzero(is_moving & varies), *tables):
         if len(chosen):
             start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(len(chosen)))))
             values[chosen] = f.loaded(Array(columns[chosen].T, x.dtype), [(start, k) for k in range(len(chosen))])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
-from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, memory_type, scatter, suffix, vector_suffix
+from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, lookup, memory_type, scatter, suffix, vector_suffix
 from xsim.compile.parts import Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BLOCK_MAX, BOOL, Input, Loop, Program, Scope, Store
@@ -42,6 +42,10 @@ class Definition(NamedTuple):
     def declaration(self) -> str:
         """Its text in other modules."""
         return "declare" + self.text.partition(" {\n")[0].removeprefix("define")
+
+
+TABLE_ITEM, TABLE_VECTOR = 4, 16
+"""Bytes of an entry of an array that `lookup` reads, and the most entries that it reads at once, also after the end of the array."""
 
 
 @dataclass(frozen=True)
@@ -365,10 +369,12 @@ class Emitter:
         if self.is_constant(x):
             self.count += 1
             number = [int(p.data[e]) if dtype == BOOL else literal(p.data[e]) for e in entries]
+            if dtype.itemsize == TABLE_ITEM:  # whole vectors, see `_looked_up`
+                number += ["0" if dtype.kind != "f" else "0.0"] * (-len(number) % TABLE_VECTOR)
             body = ", ".join(f"{kind} {n}" for n in number)
             space = "addrspace(1) " if self.target.gpu else ""
             self.constants[x] = f"@c{self.count}"
-            self.definitions[f"@c{self.count}"] = f"internal {space}constant [{len(entries)} x {kind}] [{body}], align 64"
+            self.definitions[f"@c{self.count}"] = f"internal {space}constant [{len(number)} x {kind}] [{body}], align 64"
             return
         memory = self.address(x)
         vector, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
@@ -431,6 +437,8 @@ class Emitter:
         p, t = self.program, self.target
         array, index = p.arguments[x]
         dtype = p.types[array]
+        if self.target.table and dtype.itemsize == TABLE_ITEM and p.varying[index] and (array in self.constants or array in self.slots):
+            return self._looked_up(array, index, p.data[x])
         kind = t.type(np.dtype(np.int8) if dtype == BOOL else dtype, p.varying[x])
         at = self.element(array, index, p.data[x])
         if at.each:
@@ -439,6 +447,32 @@ class Emitter:
             out = self.result(f"load {kind}, ptr{at.space} {at.address}, align {alignment_of(dtype, at.lanes)}")
         if dtype == BOOL:
             out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+        return out
+
+    def _looked_up(self, array: int, index: int, offset: int) -> str:
+        """An entry of a uniform array for each environment: of a short one by an instruction that selects among all, which takes a fraction
+        of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see `HostEmitter._group`)."""
+        p, lanes = self.program, self.target.lanes
+        memory = self.constants[array] if array in self.constants else self.address(array)
+        if array in self.constants:
+            self.used_constants.add(memory)
+        kind, element, size = f"<{lanes} x i32>", memory_type(p.types[array]), len(p.arguments[array])
+        indices = f"{kind} {self.value(index, True)}"
+
+        def added(text: str) -> str:
+            name = self.new_name()
+            self.lines.append(f"  {name} = {text}")
+            return name
+
+        if offset:
+            indices = f"{kind} {added(f'add {indices}, splat (i32 {offset})')}"
+        if size <= self.target.table:
+            starts = [added(f"getelementptr {element}, ptr {memory}, i64 {k}") for k in range(0, size, lanes)]
+            out = added(lookup(element, [added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts], indices))
+        else:
+            addresses = added(f"getelementptr {element}, ptr {memory}, {indices}")
+            out = added(gather(f"<{lanes} x {element}>", element, lanes, addresses, TABLE_ITEM))
+        self.in_block += 1
         return out
 
     def element(self, array: int, index: int, offset: int) -> Element:

@@ -16,10 +16,12 @@ NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i
 
 @dataclass(frozen=True)
 class Target:
-    """The machine that a program is compiled for. lanes: environments in a block. gpu: whether a thread executes a block."""
+    """The machine that a program is compiled for. lanes: environments in a block. gpu: whether a thread executes a block. table: the most
+    entries of an array, of four bytes each, among which an instruction selects one for each lane (`lookup`)."""
 
     lanes: int
     gpu: bool = False
+    table: int = 0
 
     @property
     def alignment(self) -> int:
@@ -72,6 +74,31 @@ def scatter(kind: str, element: str, lanes: int, value: str, addresses: str, ali
     """The text of a store of one number for each environment."""
     name = f"llvm.masked.scatter.v{lanes}{short_name(element)}.v{lanes}p0"
     return f"call void @{name}({kind} {value}, {_pointers(lanes, addresses, alignment)})"
+
+
+_LOOKUPS = {
+    (8, 1, "float"): "avx2.permps", (8, 1, "i32"): "avx2.permd", (8, 2, "float"): "avx512.vpermi2var.ps.256",
+    (8, 2, "i32"): "avx512.vpermi2var.d.256", (16, 1, "float"): "avx512.permvar.sf.512", (16, 1, "i32"): "avx512.permvar.si.512",
+    (16, 2, "float"): "avx512.vpermi2var.ps.512", (16, 2, "i32"): "avx512.vpermi2var.d.512",
+}  # fmt: skip
+"""The instruction that selects among one or two vectors, by lanes, vectors, and LLVM's type of the entries."""
+
+
+def table_entries(lanes: int, features: str) -> int:
+    """`Target.table` of a processor. features: as LLVM writes them."""
+    known = features.split(",")
+    if lanes == 16:
+        return 32 if "+avx512f" in known else 0
+    return 0 if lanes != 8 else 16 if "+avx512vl" in known else 8 if "+avx2" in known else 0
+
+
+def lookup(element: str, vectors: list[str], indices: str) -> str:
+    """The text of what selects an entry of one or two vectors for each lane, by an index for each."""
+    lanes = int(indices.split()[0][1:])
+    kind = f"<{lanes} x {element}>"
+    first, *others = (f"{kind} {x}" for x in vectors)
+    name = _LOOKUPS[lanes, len(vectors), element]
+    return f"call {kind} @llvm.x86.{name}({', '.join([first, indices, *others])})"
 
 
 def memory_type(dtype: np.dtype) -> str:
