@@ -13,7 +13,7 @@ from test_matrices import NUM, SIZES, of_one
 
 import xsim
 from xsim.compile.choice import tracing_for
-from xsim.compile.function import CompilerWarning
+from xsim.compile.compiled_call import CompilerWarning
 from xsim.dynamics.constraints.contact_plan import contact_plan
 from xsim.dynamics.layout import true_indices
 from xsim.dynamics.linalg.assembly import Curvature, transposed_product, with_curvature

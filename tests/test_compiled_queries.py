@@ -11,8 +11,9 @@ from traced import by_numpy
 
 import xsim
 from xsim.compile.choice import tracing_for
+from xsim.compile.compiled_call import CompilerWarning, warn_once
 from xsim.compile.flatten import Unsupported
-from xsim.compile.function import CompilerWarning, Function, warn_once
+from xsim.compile.function import Function
 from xsim.dynamics import compiled_query
 
 pytestmark = pytest.mark.xla

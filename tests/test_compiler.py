@@ -18,8 +18,9 @@ import xsim
 from xsim import cache
 from xsim.compile import machine, processes
 from xsim.compile.choice import tracing_for
+from xsim.compile.compiled_call import CompilerWarning, compiled_call, warn_once
 from xsim.compile.flatten import Unsupported, program_of
-from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
+from xsim.compile.function import Function, Replay
 from xsim.compile.llvm_types import Target
 from xsim.compile.loops import Branch
 from xsim.compile.placement import placement_of
@@ -184,7 +185,9 @@ OPERATIONS = {
     "sort of NaN": (lambda x: (jnp.sort(jnp.log(x)), jnp.argsort(jnp.log(x)), jnp.lexsort((x, x > 0))), (7,)),
     "interpolation": (lambda x: jnp.interp(x, jnp.linspace(-1.0, 1.0, 9), jnp.sin(jnp.arange(9.0))), (5,)),
     # Well-conditioned, with pivots beside the diagonal: random matrices alone are sometimes nearly singular.
-    "linear equations": (lambda x, y: (jnp.linalg.solve(x + 4 * jnp.eye(3)[::-1], y), jnp.linalg.det(x), jnp.linalg.inv(x + 4 * jnp.eye(3))), (3, 3), (3,)),
+    "linear equations": (
+        lambda x, y: (jnp.linalg.solve(x + 4 * jnp.eye(3)[::-1], y), jnp.linalg.det(x), jnp.linalg.inv(x + 4 * jnp.eye(3))), (3, 3), (3,)
+    ),
     "bits": (_bits, (3,)),
     "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
     "top k of equal entries": (lambda x: (*jax.lax.top_k(abs(jnp.round(x)), 4), *jax.lax.top_k(jnp.log(x > 0), 7)), (7,)),

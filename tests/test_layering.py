@@ -24,7 +24,7 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns",
+        "spatial", "compile.arrays", "compile.blocks", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns",
         "compile.elementary", "compile.handler", "compile.program", "compile.rules",
     ),
     ("compile.processes",),

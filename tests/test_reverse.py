@@ -11,7 +11,8 @@ from test_compiler import OPERATIONS, RNG, numbers
 import xsim
 from xsim.compile.adjoints import ADJOINTS
 from xsim.compile.bounded import bounded_sum
-from xsim.compile.function import Function, compiled_call
+from xsim.compile.compiled_call import compiled_call
+from xsim.compile.function import Function
 from xsim.compile.program import Loop
 from xsim.compile.reverse import reverse_program
 from xsim.dynamics.compiled_step import prepared_step, step_function

@@ -6,34 +6,31 @@ A `Function` is called with operands that all environments share and operands of
 
 from __future__ import annotations
 
-import functools
 import gc
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.extend.core import ClosedJaxpr
 from jax.interpreters import partial_eval as pe
 
 from xsim.compile import cuda
 from xsim.compile.announcement import announced
+from xsim.compile.blocks import Turns
 from xsim.compile.cache_entry import CacheEntry
-from xsim.compile.choice import compiler, is_cuda, tracing_for
+from xsim.compile.choice import is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code, processor_features
+from xsim.compile.compiled_call import compiled_call
 from xsim.compile.ffi_targets import register_target, target_name
 from xsim.compile.flatten import Unsupported, program_of
-from xsim.compile.handler import Turns
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target, table_entries
 from xsim.compile.machine import code_of, identity, read_code, vector_lanes
-from xsim.compile.manual_axes import result_type, varying_alike
+from xsim.compile.manual_axes import varying_alike
 from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
@@ -64,16 +61,6 @@ use nearly the same results then share the machine code: those of an environment
 def max_operations() -> int:
     """Operations of a function beyond which XLA compiles it on the devices that JAX uses."""
     return MAX_GPU_OPERATIONS if is_cuda() else MAX_OPERATIONS
-
-
-class CompilerWarning(UserWarning):
-    """A function is compiled by XLA because there is no program of it."""
-
-
-@functools.cache
-def warn_once(message: str) -> None:
-    """Warn of a function that XLA compiles, once per message."""
-    warnings.warn(message, CompilerWarning, stacklevel=3)
 
 
 @contextmanager
@@ -464,8 +451,8 @@ class Function:
         return Turns(self.carried, self.repetition.sequences) if all(_are_alike(*pair) for pair in pairs) else None
 
     def replacing(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
-        """Pairs (result, argument): the argument of the next call of a loop that the result is. So are, in loops backwards, the cotangents of
-        the arguments of a derivative in reverse mode those of the results."""
+        """Pairs (result, argument): the result is this argument of the next call of a loop. In a loop backwards, the cotangents of the
+        arguments are those of the results."""
         turns = self.turns(batched, summed)
         if turns is not None or self.reverse_of is None:
             return () if turns is None else turns.carried
@@ -481,187 +468,3 @@ class Function:
 def _are_alike(a, b) -> bool:
     """Whether arrays have the same shape and type."""
     return (a.shape, a.dtype) == (b.shape, b.dtype)
-
-
-# ---- primitive of JAX --------------------------------------------------------------------------------------------------------------
-
-compiled_call = Primitive("xsim_compiled_call")
-"""A call of a `Function`. Parameters: function; batched: which operands have a first axis of environments; summed: which results are sums
-over the environments, without that axis; in_place: see `Function.__call__`."""
-compiled_call.multiple_results = True
-
-
-def _environments(arguments, batched) -> int:
-    return next((x.shape[0] for x, b in zip(arguments, batched, strict=True) if b), 1)
-
-
-@compiled_call.def_impl
-def _evaluated(*arguments, **params):
-    with jax.disable_jit(False):
-        return _jitted(*arguments, **params)
-
-
-@functools.partial(jax.jit, static_argnames=("function", "batched", "summed", "in_place"))
-def _jitted(*arguments, **params):
-    return compiled_call.bind(*arguments, **params)
-
-
-@compiled_call.def_abstract_eval
-def _types(*operands, function, batched, summed, in_place=False):
-    count = _environments(operands, batched)
-    shapes = [r.shape if s else (count, *r.shape) for r, s in zip(function.results, summed, strict=True)]
-    return [result_type(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
-
-
-def machine_code_or_none(function: Function, target: Callable):
-    """target(), a name or kernels; None, with one warning, where there is no machine code and the user has not asked for LLVM."""
-    try:
-        return target()
-    except RuntimeError as error:  # `Unsupported`, the CUDA driver, or LLVM itself, for example where memory cannot be made executable
-        if compiler() == "llvm":
-            raise
-        warn_once(f"XLA compiles the {function.name}: {error}")
-        return None
-
-
-def _called(*arguments, function, batched, summed, in_place=False):
-    """The call of machine code."""
-    count = _environments(arguments, batched)
-    types = _types(*map(jax.typeof, arguments), function=function, batched=batched, summed=summed)
-    target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
-    if target is None:
-        return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    replaced = {i: k for k, i in function.replacing(batched, summed)} if in_place else {}
-    turns = [] if function.turns(batched, summed) is None else [number_of_turns(1)]
-    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *turns)
-
-
-def number_of_turns(turns: int):
-    """The last operand of machine code that can repeat, see `xsim.compile.handler.Turns`."""
-    return jnp.full((), turns, jnp.int32)
-
-
-def _by_xla(*arguments, function, batched, summed, in_place=False):
-    """The call, compiled by XLA."""
-    arguments = list(arguments)
-    if not any(batched):
-        arguments, batched = [x[None] for x in arguments], (True,) * len(batched)
-    out = jax.vmap(lambda *xs: list(function.function(*xs)), [0 if b else None for b in batched])(*arguments)
-    return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
-
-
-def _launched(*arguments, function, batched, summed, in_place=False):
-    """The call of kernels on an NVIDIA GPU."""
-    target = machine_code_or_none(function, lambda: function.gpu_target(batched))
-    if target is None:
-        return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    count = _environments(arguments, batched)
-    out = launched(target, [jax.ShapeDtypeStruct((count, *r.shape), r.dtype) for r in function.results], arguments)
-    return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
-
-
-def launched(target: GpuTarget, results: Sequence[Any], arguments: Sequence[Any]) -> list:
-    """The results, of these shapes and types, of a launch of kernels."""
-    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
-    return jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)[:-1]
-
-
-mlir.register_lowering(compiled_call, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
-mlir.register_lowering(compiled_call, mlir.lower_fun(_launched, multiple_results=True), platform="cuda")
-mlir.register_lowering(compiled_call, mlir.lower_fun(_by_xla, multiple_results=True))
-
-
-def _batched(arguments, axes, *, function, batched, summed, in_place=False):
-    """`jax.vmap`: the environments of all members of the new axis, as one batch."""
-    size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
-    arguments = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arguments, axes, strict=True)]
-    own = [axis is not None for axis in axes]
-    count = next((x.shape[int(o)] for x, o, b in zip(arguments, own, batched, strict=True) if b), 1)
-    merged = [merged_environments(x, o, b, (size, count)) for x, o, b in zip(arguments, own, batched, strict=True)]
-    flags = tuple(o or b for o, b in zip(own, batched, strict=True))
-    out = compiled_call.bind(*merged, function=function, batched=flags, summed=(False,) * len(summed), in_place=in_place)
-    out = [x.reshape(size, count, *x.shape[1:]) for x in out]
-    return [x.sum(1) if s else x for x, s in zip(out, summed, strict=True)], [0] * len(out)
-
-
-def merged_environments(x, mapped: bool, batched: bool, sizes: tuple[int, int], at: int = 0):
-    """An operand of a call of `jax.vmap`, with the environments of all members as one axis.
-
-    mapped, batched: whether it has an axis of members, and then one of environments, from the axis ``at``. sizes: of both."""
-    if not (mapped or batched):
-        return x
-    x = x if mapped else jnp.expand_dims(x, at)
-    x = x if batched else jnp.expand_dims(x, at + 1)
-    head, core = x.shape[:at], x.shape[at + 2 :]
-    return jnp.broadcast_to(x, (*head, *sizes, *core)).reshape(*head, math.prod(sizes), *core)
-
-
-batching.primitive_batchers[compiled_call] = _batched
-
-
-def _differentiated(primals, tangents, *, function, batched, summed, in_place=False):
-    """`jax.jvp`."""
-    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed)  # the arguments are kept for the derivative
-    active = tuple(i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0)
-    changes: list = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
-    outputs = function.differentiable
-    if active and outputs:
-        known = [out[i] for i in function.known]
-        new = compiled_call.bind(
-            *primals, *known, *(tangents[i] for i in active), function=function.replayed.tangent(active),
-            batched=(*batched, *(not summed[i] for i in function.known), *(batched[i] for i in active)),
-            summed=tuple(summed[i] for i in outputs),
-        )  # fmt: skip
-        for i, change in zip(outputs, new, strict=True):
-            changes[i] = change
-    return out, changes
-
-
-ad.primitive_jvps[compiled_call] = _differentiated
-
-
-def _transposed(cotangents, *arguments, function, batched, summed, in_place=False):
-    """Reverse mode: the transpose of a derivative in its linear arguments."""
-    unknown = [i for i, x in enumerate(arguments) if ad.is_undefined_primal(x)]
-    base, active = function.linear or (None, ())
-    count = len(arguments) - len(active)
-    if base is None or min(unknown) < count:
-        raise NotImplementedError(f"{function.name} is not linear in these arguments")
-    if base.prunable:
-        kept = [i for i, c in enumerate(cotangents) if not isinstance(c, ad.Zero)]
-        base = base.selected(tuple(base.differentiable[i] for i in kept))
-        cotangents, summed = [cotangents[i] for i in kept], [summed[i] for i in kept]
-    reverse = base.reverse(tuple(active[i - count] for i in unknown))
-    cotangents = [ad.instantiate_zeros(c) for c in cotangents]
-    has_environments = any(batched)  # else the results are those of one, and the cotangents are shared operands
-    out = compiled_call.bind(
-        *arguments[:count], *(c if has_environments or s else c[0] for c, s in zip(cotangents, summed, strict=True)),
-        function=reverse, batched=(*batched[:count], *(has_environments and not s for s in summed)),
-        summed=tuple(has_environments and not batched[i] for i in unknown), in_place=has_environments,
-    )  # fmt: skip
-    result: list = [None] * len(arguments)
-    for i, c in zip(unknown, out, strict=True):
-        result[i] = c if has_environments else c[0]
-    return result
-
-
-ad.primitive_transposes[compiled_call] = _transposed
-
-
-def _pruned(used_outputs, *rest):
-    """What remains of a call if only some of its results are used: (which operands it needs, the equation or None).
-
-    rest: the equation, since jax 0.12 after the list of operands that are alive."""
-    equation = rest[-1]
-    function, used = equation.params["function"], tuple(i for i, is_used in enumerate(used_outputs) if is_used)
-    if not used:
-        return [False] * len(equation.invars), None
-    remaining = function.remaining(used)
-    if len(remaining) < len(used_outputs):
-        summed = tuple(equation.params["summed"][i] for i in remaining)
-        parameters = {**equation.params, "function": function.selected(remaining), "summed": summed}
-        equation = equation.replace(params=parameters, outvars=[equation.outvars[i] for i in remaining])
-    return [True] * len(equation.invars), equation
-
-
-pe.dce_rules[compiled_call] = _pruned

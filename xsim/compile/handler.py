@@ -10,70 +10,18 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 
+from xsim.compile.blocks import ALIGNMENT, ARGUMENTS, PADDED, Layout, copies_of, number_of_turns, partial_block, whole_block
+
 CHUNKS = 32
 """Largest number of chunks of a batch."""
-ALIGNMENT = 64
-"""Bytes. Of memory for vectors."""
 SLOTS_AFTER = 9
 """Slots after those of the values of the call, as vectors are read that begin in the last ones."""
 MIN_PARALLEL_OPERATIONS = 300_000
 """Operations, of all environments together, from which on threads of the pool are asked for: about 50 microseconds of work."""
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A result that is a sum over the environments: its index, its numbers, and the first of its accumulators."""
-
-    result: int
-    size: int
-    first: int
-
-
-class Turns(NamedTuple):
-    """Several calls in turn as one (`xsim.compile.repeated`). An operand after all others holds their number, a 32-bit integer.
-
-    carried: pairs (result, operand), which have the same memory if there are several turns. sequences: operands of which each turn has its
-    own numbers; those of a turn follow those of the turn before."""
-
-    carried: tuple[tuple[int, int], ...]
-    sequences: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the handler has to know of a program.
-
-    counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
-    scratch: bytes of scratch memory of a block. number: LLVM's type of a number of the sums; size: its bytes. operations: of one
-    environment. devices: that share the pool. operand_rows, result_rows: bytes of an environment's numbers of each operand and result; 0
-    of those that the environments share, or do not have. turns: None if the function does not repeat.
-    """
-
-    operands: int
-    results: int
-    slots: int
-    scratch: int
-    lanes: int
-    counted: tuple[str, int] | None
-    sums: tuple[Sum, ...]
-    number: str
-    size: int
-    operations: int
-    devices: int
-    operand_rows: tuple[int, ...]
-    result_rows: tuple[int, ...]
-    turns: Turns | None
-
-    @property
-    def sequences(self) -> tuple[int, ...]:
-        """The operands of which each turn has its own numbers."""
-        return () if self.turns is None else self.turns.sequences
 
 
 @functools.cache
@@ -116,150 +64,13 @@ TASK_BYTES = 80
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
     arrays = pointers(layout.operands, layout.results, layout.counted)
-    return "\n".join([_DECLARATIONS, _PADDED, _whole_block(layout), _partial_block(layout), _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
+    blocks = PADDED, whole_block(layout), partial_block(layout)
+    return "\n".join([_DECLARATIONS, *blocks, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
 _DECLARATIONS = """declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @sched_yield()"""
-
-
-_ARGUMENTS = "ptr %operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count"
-"""The parameters of ``block``."""
-
-_PADDED = """define internal void @padded(ptr %to, ptr %from, i64 %row, i64 %rows, i64 %lanes) {
-entry:
-  %bytes = mul i64 %row, %rows
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  %before = sub i64 %bytes, %row
-  %last = getelementptr i8, ptr %from, i64 %before
-  %any = icmp slt i64 %rows, %lanes
-  br i1 %any, label %copy, label %leave
-copy:
-  %k = phi i64 [ %rows, %entry ], [ %next, %copy ]
-  %offset = mul i64 %row, %k
-  %at = getelementptr i8, ptr %to, i64 %offset
-  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %last, i64 %row, i1 false)
-  %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %lanes
-  br i1 %more, label %copy, label %leave
-leave:
-  ret void
-}"""
-"""Copy rows of bytes, and repeat the last one until there is one for each lane."""
-
-
-def _whole_block(layout: Layout) -> str:
-    """The function of a block whose environments fill all lanes: all its turns. So no block waits for others after a turn, and finds what it
-    carries in the cache."""
-    lines = [
-        *_copied_pointers("operand", layout.operands),
-        *_begin_turns(layout),
-        "  call void @block(ptr %now.operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count)",
-    ]  # fmt: skip
-    for i in layout.sequences:
-        lines += [
-            f"  %next{i}.p = getelementptr ptr, ptr %now.operands, i64 {i}", f"  %next{i}.before = load ptr, ptr %next{i}.p",
-            f"  %next{i}.bytes = mul i64 %count, {layout.operand_rows[i]}",
-            f"  %next{i} = getelementptr i8, ptr %next{i}.before, i64 %next{i}.bytes", f"  store ptr %next{i}, ptr %next{i}.p",
-        ]  # fmt: skip
-    return _function_of_block("whole_block", [*lines, *_end_turns(layout)])
-
-
-def _function_of_block(name: str, lines: list[str]) -> str:
-    return "\n".join([f"define internal void @{name}({_ARGUMENTS}) noinline {{", "entry:", *lines, "  ret void", "}"])
-
-
-def _copied_pointers(kind: str, number: int) -> list[str]:
-    """The pointers to operands or results in an array of this function's own."""
-    return [
-        f"  %now.{kind}s = alloca [{max(number, 1)} x ptr]",
-        f"  call void @llvm.memcpy.p0.p0.i64(ptr %now.{kind}s, ptr %{kind}s, i64 {8 * number}, i1 false)",
-    ]  # fmt: skip
-
-
-def _number_of_turns(layout: Layout) -> list[str]:
-    if layout.turns is None:
-        return ["  %turns = add i64 1, 0"]
-    return [
-        f"  %turns.p = getelementptr ptr, ptr %operands, i64 {layout.operands - 1}", "  %turns.data = load ptr, ptr %turns.p",
-        "  %turns.i = load i32, ptr %turns.data", "  %turns = sext i32 %turns.i to i64",
-    ]  # fmt: skip
-
-
-def _begin_turns(layout: Layout) -> list[str]:
-    return [*_number_of_turns(layout), "  br label %turn", "turn:", "  %now = phi i64 [ 0, %entry ], [ %following, %turn ]"]
-
-
-def _end_turns(layout: Layout) -> list[str]:
-    return ["  %following = add i64 %now, 1", "  %again = icmp slt i64 %following, %turns", "  br i1 %again, label %turn, label %end", "end:"]
-
-
-class _Copies(NamedTuple):
-    """Where the rows of the environments of a partial block are in its scratch memory. size: of the whole memory."""
-
-    operands: dict[int, int]
-    results: dict[int, int]
-    size: int
-
-
-def _copies(layout: Layout) -> _Copies:
-    """After the memory that each block has. What is carried has one place. A block with one lane is never partial."""
-    operands: dict[int, int] = {}
-    results: dict[int, int] = {}
-    size = layout.scratch
-    carried = {} if layout.turns is None else dict(layout.turns.carried)
-    for places, rows in ((operands, layout.operand_rows), (results, layout.result_rows)):
-        for i, row in enumerate(rows if layout.lanes > 1 else ()):
-            if row and places is results and carried.get(i) in operands:
-                places[i] = operands[carried[i]]
-            elif row:
-                places[i] = -(-size // ALIGNMENT) * ALIGNMENT
-                size = places[i] + row * layout.lanes
-    return _Copies(operands, results, size)
-
-
-def _partial_block(layout: Layout) -> str:
-    """The function of the last block if it has fewer environments than lanes. It works on copies of their rows, the last of which is repeated
-    for the further lanes."""
-    copies = _copies(layout)
-    lines = [*_copied_pointers("operand", layout.operands), *_copied_pointers("result", layout.results), "  %rows = sub i64 %count, %first"]
-    for i, place in copies.operands.items():
-        lines += _row_and_copy("operand", i, layout.operand_rows[i], place)
-        lines += [] if i in layout.sequences else [_padded(f"%operand{i}.row", i, layout)]
-    for k, place in copies.results.items():
-        lines += _row_and_copy("result", k, layout.result_rows[k], place)
-    lines += _begin_turns(layout)
-    for i in copies.operands:
-        if i in layout.sequences:
-            lines += [
-                f"  %before{i} = mul i64 %now, %count", f"  %bytes{i} = mul i64 %before{i}, {layout.operand_rows[i]}",
-                f"  %row{i} = getelementptr i8, ptr %operand{i}.row, i64 %bytes{i}", _padded(f"%row{i}", i, layout),
-            ]  # fmt: skip
-    lines.append("  call void @block(ptr %now.operands, ptr %now.results, ptr %slots, ptr %sums, ptr %scratch, i64 0, i64 %rows)")
-    lines += _end_turns(layout)
-    for k in copies.results:
-        lines += [
-            f"  %result{k}.bytes = mul i64 %rows, {layout.result_rows[k]}",
-            f"  call void @llvm.memcpy.p0.p0.i64(ptr %result{k}.row, ptr %result{k}.copy, i64 %result{k}.bytes, i1 false)",
-        ]  # fmt: skip
-    return _function_of_block("partial_block", lines)
-
-
-def _padded(row: str, operand: int, layout: Layout) -> str:
-    """Copy the rows of an operand, from the first one of a partial block."""
-    return f"  call void @padded(ptr %operand{operand}.copy, ptr {row}, i64 {layout.operand_rows[operand]}, i64 %rows, i64 {layout.lanes})"
-
-
-def _row_and_copy(kind: str, index: int, row: int, place: int) -> list[str]:
-    """The pointers to the numbers of the first environment of a block, and to their copy, which replaces them for the block."""
-    name = f"%{kind}{index}"
-    return [
-        f"  {name}.copy = getelementptr i8, ptr %scratch, i64 {place}", f"  {name}.p = getelementptr ptr, ptr %{kind}s, i64 {index}",
-        f"  {name} = load ptr, ptr {name}.p", f"  {name}.offset = mul i64 %first, {row}",
-        f"  {name}.row = getelementptr i8, ptr {name}, i64 {name}.offset",
-        f"  {name}.now = getelementptr ptr, ptr %now.{kind}s, i64 {index}", f"  store ptr {name}.copy, ptr {name}.now",
-    ]  # fmt: skip
 
 
 def _work(layout: Layout) -> str:
@@ -271,7 +82,7 @@ entry:
   %donep = getelementptr i8, ptr %task, i64 64
   %chunksp = getelementptr i8, ptr %task, i64 40
   %chunks = load i64, ptr %chunksp
-{_aligned("scratch", _copies(layout).size + ALIGNMENT)}
+{_aligned("scratch", copies_of(layout).size + ALIGNMENT)}
   br label %take
 take:
   %chunk = atomicrmw add ptr %takenp, i64 1 seq_cst
@@ -302,10 +113,10 @@ loop:
   %full = icmp sle i64 %next, %count
   br i1 %full, label %whole, label %part
 whole:
-  call void @whole_block({_ARGUMENTS})
+  call void @whole_block({ARGUMENTS})
   br label %called
 part:
-  call void @partial_block({_ARGUMENTS})
+  call void @partial_block({ARGUMENTS})
   br label %called
 called:
   %again = icmp slt i64 %next, %end
@@ -446,7 +257,7 @@ def _make_task(layout: Layout) -> str:
 
 def _ask_for_threads(layout: Layout) -> str:
     """Schedule `help` for this device's part of the threads, if there is much work."""
-    turns = "\n".join(_number_of_turns(layout))
+    turns = "\n".join(number_of_turns(layout))
     return f"""{turns}
   %apip = getelementptr i8, ptr %frame, i64 16
   %api = load ptr, ptr %apip

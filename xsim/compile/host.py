@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from xsim.compile.blocks import Layout, Sum, Turns
 from xsim.compile.columns import WIDTHS, Columns, group_of
 from xsim.compile.elementary import RARE, definitions
-from xsim.compile.handler import Layout, Sum, Turns, handler
+from xsim.compile.handler import handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
@@ -279,7 +280,8 @@ class HostEmitter(Emitter):
         for i, x in enumerate(values):
             value = self._in_memory(x, dtype)
             address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} %out{k}, i64 {i}")
-            self.write(scatter(kind, element, lanes, value, address, dtype.itemsize) if lanes > 1 else f"store {kind} {value}, ptr {address}")
+            text = scatter(kind, element, lanes, value, address, dtype.itemsize) if lanes > 1 else f"store {kind} {value}, ptr {address}"
+            self.write(text)
 
     def _in_memory(self, x: int, dtype: np.dtype) -> str:
         """A value as it is stored: booleans are bytes."""
@@ -311,11 +313,10 @@ class HostEmitter(Emitter):
         sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
         dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
         return Layout(
-            operands=len(self.sizes) + (self.turns is not None), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch, lanes=self.target.lanes,
-            counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
-            size=dtype.itemsize, operations=sum(self.operations.values()), devices=jax.local_device_count("cpu"),
-            operand_rows=self._operand_rows(), result_rows=tuple(self._row_bytes(v, s) for v, s in zip(p.outputs, self.summed, strict=True)),
-            turns=self.turns,
+            operands=len(self.sizes) + (self.turns is not None), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch,
+            lanes=self.target.lanes, counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums),
+            number=self.target.type(dtype), size=dtype.itemsize, operations=sum(self.operations.values()),
+            devices=jax.local_device_count("cpu"), operand_rows=self._operand_rows(), result_rows=self._result_rows(), turns=self.turns,
         )  # fmt: skip
 
     def _operand_rows(self) -> tuple[int, ...]:
@@ -326,6 +327,7 @@ class HostEmitter(Emitter):
                 rows[p.data[x].operand] = self.sizes[p.data[x].operand] * p.types[x].itemsize
         return tuple(rows)
 
-    def _row_bytes(self, values: list[int], summed: bool) -> int:
-        """Bytes of an environment's numbers of a result, 0 of a sum."""
-        return 0 if summed or not values else len(values) * self.program.types[values[0]].itemsize
+    def _result_rows(self) -> tuple[int, ...]:
+        """Bytes of an environment's numbers of each result, 0 of a sum."""
+        rows = ((0 if is_sum else len(x), x) for x, is_sum in zip(self.program.outputs, self.summed, strict=True))
+        return tuple(n * self.program.types[x[0]].itemsize if n else 0 for n, x in rows)

@@ -13,7 +13,6 @@ from xsim.compile.arrays import Array, combined
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX
 
-
 MAX_TABLE = 32
 """Columns of at most as many entries, which the environments share, are arrays of their own: an instruction may select among them."""
 
@@ -102,7 +101,8 @@ class _Words:
         filled = [self.operation("ne", x, self.zero, dtype=BOOL) for x in words]
         for k in reversed(range(len(words))):
             lowest = self.operation("and", self.operation("trailing_zeros", words[k]), self.constant(WORD - 1))  # 0 of an empty word
-            index = lowest if len(words) == 1 else self.operation("select_n", filled[k], index, self.operation("add", lowest, self.constant(k * WORD)))
+            here = self.operation("add", lowest, self.constant(k * WORD))
+            index = here if len(words) == 1 else self.operation("select_n", filled[k], index, here)
         for x, some in zip(words, filled, strict=True):
             less = self.operation("and", x, self.operation("sub", x, self.constant(1)))
             after.append(less if before is None else self.operation("select_n", before, less, x))
@@ -112,9 +112,8 @@ class _Words:
     def _word(self, bits: list[int]) -> int:
         """The number whose bits are these."""
         single = [self.constant(np.array(1 << k, np.uint32).view(INDEX)) for k in range(WORD)]
-        return functools.reduce(
-            lambda a, b: self.operation("or", a, b), [self.operation("select_n", x, self.zero, y) for x, y in zip(bits, single, strict=False)]
-        )
+        terms = [self.operation("select_n", x, self.zero, bit) for x, bit in zip(bits, single, strict=False)]
+        return functools.reduce(lambda a, b: self.operation("or", a, b), terms)
 
     def _arrays(self, *values: int) -> list[Array]:
         return [Array(np.array(x), INDEX) for x in values]

@@ -450,8 +450,9 @@ class Emitter:
         return out
 
     def _looked_up(self, array: int, index: int, offset: int) -> str:
-        """An entry of a uniform array for each environment: of a short one by an instruction that selects among all, which takes a fraction
-        of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see `HostEmitter._group`)."""
+        """An entry of a uniform array for each environment: of a short one by an instruction that selects among all, which takes a
+        fraction of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see
+        `HostEmitter._group`)."""
         p, lanes = self.program, self.target.lanes
         memory = self.constants[array] if array in self.constants else self.address(array)
         if array in self.constants:

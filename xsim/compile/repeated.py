@@ -1,7 +1,7 @@
 """Calls of a function in turn, whose results are arguments of the next: steps of a simulation.
 
-On a processor the turns can be one call of machine code, which returns the results of the last one (`last_turn`). Its threads start and wait
-for each other once, and a block of environments finds in the cache what it carries.
+On a processor the turns can be one call of machine code, which returns the results of the last one (`last_turn`). Its threads start and
+wait for each other once, and a block of environments finds in the cache what it carries.
 
 On an NVIDIA GPU they can be one kernel, which returns the results of all (`repeated`). In such a kernel no environment waits for the others
 after each turn, and a call of each turn takes as long as its slowest environment. But warps that are at different places of the code do not
@@ -10,7 +10,6 @@ share what they fetch of it (`is_one_kernel`).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.function import Function, compiled_call, launched, machine_code_or_none, merged_environments, number_of_turns
+from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, merged_environments, number_of_turns
+from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
 

@@ -58,9 +58,11 @@ class Builder:
     def __init__(self, program: Program):
         self.program = program
         conjunction, disjunction = (partial(self._logic, neutral=neutral) for neutral in (True, False))
-        self.rules = {"neg": self._neg, "select_n": self._select, "and": conjunction, "or": disjunction, "mul": self._signs}
+        self.rules = {
+            "neg": self._neg, "select_n": self._select, "and": conjunction, "or": disjunction, "mul": self._product_of_negative,
+            "add": self._sum_of_negative, "sub": self._minus_negative,
+        }  # fmt: skip
         self.rules_of_constants = {**self.rules, "mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div}
-        self.rules["add"], self.rules["sub"] = self._sum_of_negative, self._minus_negative
 
     def constant(self, number, dtype) -> int:
         """A constant of a dtype."""
@@ -124,28 +126,30 @@ class Builder:
             return self.constant(0, dtype)
         return xs[0] if self._is(xs[1], 1) else None
 
-    def _sum_of_negative(self, xs, dtype):
+    # Signs are moved out of products into sums, which take them without an operation. The results are the same to the last bit.
+
+    def _positive(self, x: int) -> int | None:
+        """y where x is -y, else None."""
         p = self.program
-        if dtype.kind != "f":
+        return p.arguments[x][0] if p.names[x] == "neg" and p.types[x].kind == "f" else None
+
+    def _product_of_negative(self, xs, dtype):
+        signs = [self._positive(x) for x in xs]
+        if signs == [None, None]:
             return None
+        out = self.operation("mul", dtype, tuple(x if y is None else y for x, y in zip(xs, signs, strict=True)))
+        return self.operation("neg", dtype, (out,)) if None in signs else out
+
+    def _sum_of_negative(self, xs, dtype):
         for a, b in (xs, xs[::-1]):
-            if p.names[b] == "neg":
-                return self.operation("sub", dtype, (a, p.arguments[b][0]))
+            positive = self._positive(b)
+            if positive is not None:
+                return self.operation("sub", dtype, (a, positive))
         return None
 
     def _minus_negative(self, xs, dtype):
-        p = self.program
-        if dtype.kind == "f" and p.names[xs[1]] == "neg":
-            return self.operation("add", dtype, (xs[0], p.arguments[xs[1]][0]))
-        return None
-
-    def _signs(self, xs, dtype):
-        p = self.program
-        signs = [p.names[x] == "neg" and dtype.kind == "f" for x in xs]
-        if not any(signs):
-            return None
-        out = self.operation("mul", dtype, tuple(p.arguments[x][0] if s else x for x, s in zip(xs, signs, strict=True)))
-        return out if all(signs) else self.operation("neg", dtype, (out,))
+        positive = self._positive(xs[1])
+        return None if positive is None else self.operation("add", dtype, (xs[0], positive))
 
     def _neg(self, xs, dtype):
         p = self.program

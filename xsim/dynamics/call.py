@@ -15,8 +15,8 @@ from jax import jit
 
 from xsim.compile.announcement import announce, announced
 from xsim.compile.choice import compiler, tracing_for, uses_llvm
+from xsim.compile.compiled_call import warn_once
 from xsim.compile.flatten import Unsupported
-from xsim.compile.function import warn_once
 from xsim.dynamics.actuation.commands import split_controls
 from xsim.dynamics.actuation.delays import delayed_controls
 from xsim.dynamics.compiled_query import compiled_query, query_batch
