@@ -27,6 +27,7 @@ from xsim.compile.placement import placement_of
 from xsim.compile.program import INDEX, Program
 from xsim.compile.scheduling import Scheduler
 from xsim.dynamics.compiled_step import step_function
+from xsim.dynamics.layout import row_of, true_indices
 from xsim.dynamics.prepared import system_function
 
 pytestmark = pytest.mark.xla
@@ -86,6 +87,8 @@ def test_elementary_functions(dtype, x64):
     x = (low + (high - low) * RNG.random((4000, len(names)))).astype(dtype)
     x[:500] *= 10.0 ** RNG.uniform(-8, 0, (500, 1)) * (low < 0)
     x[:500] += (x[:500] == 0) * 1e-3
+    x[500:700, :2] *= 10.0 ** RNG.uniform(0, 6, (200, 2))  # sines of angles that single precision reduces in another way
+    x[700:740, :2] = (np.arange(1, 41)[:, None] * 401 * np.pi / 2).astype(np.float32)  # near zeros
     x = np.concatenate([x, np.repeat(SPECIAL.astype(dtype)[:, None], len(names), 1)])
     (out,) = compiled(lambda x: jnp.stack([getattr(jnp, name)(x[i]) for i, name in enumerate(names)]), jnp.asarray(x))
     _accurate(names, np.asarray(out), [x], dtype)
@@ -94,12 +97,26 @@ def test_elementary_functions(dtype, x64):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_of_two_numbers(dtype, x64):
     grid = np.stack(np.meshgrid(SPECIAL, SPECIAL), -1).reshape(-1, 2)
-    squares = np.stack([np.concatenate([SPECIAL, RNG.normal(size=64)]), np.full(len(SPECIAL) + 64, 2.0)], 1)  # whole vectors of them
-    x = [np.stack([np.exp(RNG.uniform(-8, 8, 4000)), RNG.uniform(-5, 5, 4000)], 1), RNG.normal(size=(4000, 2)), grid, squares]
+    bases = np.concatenate([SPECIAL, RNG.normal(size=64)])
+    whole = [np.stack([bases, np.full(len(bases), power)], 1) for power in (1.0, 2.0)]  # whole vectors of small powers
+    x = [np.stack([np.exp(RNG.uniform(-8, 8, 4000)), RNG.uniform(-5, 5, 4000)], 1), RNG.normal(size=(4000, 2)), grid, *whole]
     x = np.concatenate(x)
     x = x.astype(dtype)
     (out,) = compiled(lambda x: jnp.stack([jnp.power(x[0], x[1]), jnp.arctan2(x[0], x[1])]), jnp.asarray(x))
     _accurate(["power", "arctan2"], np.asarray(out), [x[:, :1].repeat(2, 1), x[:, 1:].repeat(2, 1)], dtype)
+
+
+def test_elementary_functions_of_a_number_do_not_depend_on_the_others():
+    """Of large angles, and of powers, some lanes of a vector take a branch."""
+    x = np.array([[0.3, 1.0], [1e6, 2.0], [2.0, 2.0], [-4e8, 0.37], [np.nan, 2.0], [1e-3, 1.0]] * 7, np.float32)
+
+    def function(x):
+        return jnp.sin(x[0]), jnp.cos(x[0]), jnp.abs(x[0]) ** x[1]
+
+    together = np.stack(compiled(function, x))
+    for i in range(6):
+        alone = np.stack(compiled(function, np.repeat(x[i : i + 1], len(x), 0)))
+        np.testing.assert_array_equal(together[:, i::6], alone[:, i::6])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -653,3 +670,34 @@ def test_arrays_of_every_width_and_type(lanes, x64, monkeypatch):
         for got, x in zip(call(*given), expected, strict=True):
             assert got.dtype == x.dtype
             np.testing.assert_array_equal(got, x)
+
+
+@pytest.mark.parametrize("size", [1, 16, 31, 32, 33, 70, 256, 257])
+def test_true_entries(size):
+    """As bits of words, or in order. All, none and as many as there is room for."""
+    rng, room = np.random.default_rng(size), (size + 2) // 3
+    mask = rng.random((19, size)) > 0.6
+    mask[0], mask[1] = False, True
+    wanted = np.zeros((19, room), int)
+    for row, entries in zip(wanted, mask, strict=True):
+        found = np.flatnonzero(entries)[:room]
+        row[: len(found)] = found
+    for count in (1, 19):
+        np.testing.assert_array_equal(compiled(lambda x: true_indices(x, room), mask[:count])[0], wanted[:count])
+
+
+@pytest.mark.parametrize("size", [2, 8, 9, 16, 17, 32, 33])
+def test_rows_of_tables(size):
+    """Constant, shared, or of each environment: short tables that environments share are read by an instruction of their own."""
+    rng = np.random.default_rng(size)
+    numbers, integers = rng.normal(size=(size, 3)).astype(np.float32), rng.integers(0, 100, (size, 2)).astype(np.int32)
+
+    def rows(i, shared, own):
+        return [row_of(x, i) for x in (jnp.asarray(numbers), jnp.asarray(integers), shared, own)]
+
+    for count in (2, 8, 9, 40):
+        i, shared = rng.integers(0, size, count).astype(np.int32), rng.normal(size=(size, 4)).astype(np.float32)
+        own = rng.normal(size=(count, size, 2)).astype(np.float32)
+        wanted = numbers[i], integers[i], shared[i], own[np.arange(count), i]
+        for found, reference in zip(compiled(rows, i, shared, own, batched=[True, False, True]), wanted, strict=True):
+            np.testing.assert_array_equal(found, reference)

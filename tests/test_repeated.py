@@ -1,4 +1,5 @@
-"""Several calls of a function as one kernel of a GPU: the kernel, compiled for this processor, and what is around it."""
+"""Several calls of a function as one: as a kernel of a GPU, compiled for this processor, with what is around it; and as a call of machine
+code of a processor."""
 
 import ctypes
 
@@ -15,7 +16,7 @@ from xsim.compile.function import Function
 from xsim.compile.launch import launch_handler
 from xsim.compile.machine import loaded
 from xsim.compile.nvptx import BLOCK, GpuEmitter, Repetition
-from xsim.compile.repeated import is_one_kernel, repeated
+from xsim.compile.repeated import is_one_kernel, last_turn, repeated
 
 ENVIRONMENTS, TURNS = 5, 7
 
@@ -30,6 +31,17 @@ def pendulum() -> Function:
 
     shapes = [jax.ShapeDtypeStruct((n,), jnp.float64) for n in (1, 2, 2, 2, 2)]
     return Function(step, shapes, "step", repetition=Repetition(((0, 1), (1, 2), (2, 3)), (4,)))
+
+
+def damped() -> Function:
+    """A step of a pendulum as `pendulum`, whose results have the shapes of its arguments. It has one result that is carried nowhere."""
+
+    def step(gravity, q, v, tau):
+        a = tau - gravity[0] * jnp.sin(q) - 0.1 * v
+        return [q + 0.1 * (v + 0.1 * a), v + 0.1 * a, a]
+
+    shapes = [jax.ShapeDtypeStruct((n,), jnp.float64) for n in (1, 2, 2, 2)]
+    return Function(step, shapes, "step", repetition=Repetition(((0, 1), (1, 2)), (3,)))
 
 
 BATCHED = (False, True, True, True, True)
@@ -198,3 +210,76 @@ def test_without_a_driver_there_are_no_kernels(x64, monkeypatch):
 
     monkeypatch.setattr(cuda, "multiprocessors", fails)
     assert not is_one_kernel(pendulum(), BATCHED, 1)
+
+
+# ---- machine code of a processor -------------------------------------------------------------------------------------------------
+
+OF_DAMPED = BATCHED[:-1]
+
+
+def operands_of_damped(environments: int) -> list:
+    """Those of `damped`, float64."""
+    rng = np.random.default_rng(0)
+    start, taus = rng.normal(size=(2, environments, 2)), rng.normal(size=(TURNS, environments, 2))
+    return [jnp.array([9.81]), *map(jnp.asarray, start), jnp.asarray(taus)]
+
+
+def of_turns(function: Function, gravity, q, v, taus) -> list:
+    """What the last turn of `damped` gives, by calls of `Function.function`."""
+    for tau in taus:
+        q, v, _ = jax.vmap(function.function, (None, 0, 0, 0))(gravity, q, v, tau)
+    return [q, v]
+
+
+@pytest.mark.parametrize("environments", [1, 5, 8, 21, 200])
+def test_machine_code_takes_all_turns(environments, x64):
+    """In blocks that are full and in the last one, which works on copies; by several threads. What is given stays as it is."""
+    function, arguments = damped(), operands_of_damped(environments)
+    before = [np.array(x) for x in arguments]
+    found = jax.jit(lambda *xs: last_turn(function, xs, OF_DAMPED, TURNS))(*arguments)
+    wanted = of_turns(function, *arguments)
+    for x, reference in zip(found, wanted, strict=True):
+        close(x, reference)
+    for x, reference in zip(arguments, before, strict=True):
+        np.testing.assert_array_equal(x, reference)
+    with jax.disable_jit():
+        close(last_turn(function, arguments, OF_DAMPED, TURNS)[0], wanted[0])
+
+
+def test_transformations_of_the_last_turn(x64):
+    """Derivatives of first and second order, and members of `jax.vmap`, which may share what is carried or have their own leaf."""
+    function, arguments = damped(), operands_of_damped(ENVIRONMENTS)
+
+    def losses(*which):
+        ways = (lambda *xs: last_turn(function, xs, OF_DAMPED, TURNS)), (lambda *xs: of_turns(function, *xs))
+        return [jax.grad(lambda *xs, run=run: sum((x**2).sum() for x in run(*xs)), which) for run in ways]
+
+    for which in ((0, 1, 2, 3), (3,), (0,)):
+        for found, reference in zip(*(f(*arguments) for f in losses(*which)), strict=True):
+            close(found, reference)
+    close(*(jax.jacfwd(f)(*arguments)[0] for f in losses(0)))
+    factors = jnp.array([1.0, 2.0, 0.5])
+    for axes in ((None, 0, 0, 0), (0, None, None, None), (None, None, 0, None)):
+        many = [x if a is None else factors[(...,) + (None,) * x.ndim] * x for x, a in zip(arguments, axes, strict=True)]
+        found = jax.vmap(lambda *xs: last_turn(function, xs, OF_DAMPED, TURNS), axes)(*many)
+        for m in range(3):
+            wanted = of_turns(function, *(x if a is None else x[m] for x, a in zip(many, axes, strict=True)))
+            for x, reference in zip(found, wanted, strict=True):
+                close(x[m], reference)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rollouts_are_single_steps_to_the_last_bit(shared, monkeypatch):
+    """Without a record, in single precision: in one call, or where all environments get the same controls in calls of two steps and a
+    rest."""
+    monkeypatch.setattr("xsim.dynamics.compiled_step.INPUT_BYTES", 2 * 19 * 4)
+    model, rng = xsim.loads(CART, "mjcf"), np.random.default_rng(1)
+    ctrls = jnp.asarray(rng.uniform(-1, 1, size=(5, model.nu) if shared else (5, 19, model.nu)), jnp.float32)
+    start = xsim.init(model, jnp.asarray(rng.normal(size=(19, model.nq)), jnp.float32))
+    rollout = jax.jit(lambda state, ctrls: xsim.rollout(model, state, ctrls)[0])
+    assert "xsim_last_turn_call" in str(jax.make_jaxpr(rollout)(start, ctrls))
+    before, found, state = jax.tree.map(np.array, start), rollout(start, ctrls), start
+    for ctrl in ctrls:
+        state = xsim.step(model, state, ctrl)
+    for x, reference in zip(jax.tree.leaves((found, start)), jax.tree.leaves((state, before)), strict=True):
+        np.testing.assert_array_equal(x, reference)

@@ -32,7 +32,7 @@ from xsim.compile.llvm_types import Target, table_entries
 from xsim.compile.machine import code_of, identity, read_code, vector_lanes
 from xsim.compile.manual_axes import varying_alike
 from xsim.compile.nvptx import GpuEmitter, Repetition
-from xsim.compile.program import Program
+from xsim.compile.program import INDEX, Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import differentiated_in_forward_mode, differentiated_in_reverse_mode, is_float
 from xsim.compile.traced import count_operations, operations_by_results
@@ -326,7 +326,7 @@ class Function:
     @property
     def _number_size(self) -> int:
         """Bytes of a number."""
-        return max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s))
+        return max((np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s)), default=INDEX.itemsize)
 
     def gpu_target(self, batched: tuple[bool, ...], turns: int | None = None) -> GpuTarget:
         """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum.
