@@ -25,7 +25,7 @@ MOST = 100
 
 def kernels_of_functions(text: str) -> list[int]:
     """The numbers of kernels that XLA compiles as one function each, in the HLO text of a compiled program."""
-    computations = _parse(text)
+    computations, _ = _parse(text)
     roots = [re.search(r"to_apply=%?([\w.\-]+)", line)[1] for line in text.splitlines() if ONE_KERNEL in line]
     return [sum(i.opcode == "fusion" for name in (root, *_reached(computations, root)) for i in computations[name]) for root in roots]
 

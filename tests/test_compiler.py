@@ -368,7 +368,7 @@ def test_vectors(monkeypatch):
         assert {n: machine.vector_lanes(n, 4) for n in lanes} == lanes
     monkeypatch.setattr(machine, "_vector_sizes", lambda: (32, 64))
     shape, x, found = jax.ShapeDtypeStruct((2,), jnp.float32), numbers(2), []
-    monkeypatch.setattr("xsim.compile.function.Target", lambda lanes: found.append(lanes) or Target(lanes))
+    monkeypatch.setattr("xsim.compile.function.Target", lambda lanes, **more: found.append(lanes) or Target(lanes, **more))
     for most, lanes in ((10, 16), (1, 8)):
         monkeypatch.setattr("xsim.compile.function.MAX_WIDE_OPERATIONS", most)
         function = Function(lambda x: [3 * x], [shape], "test")

@@ -31,6 +31,15 @@ class Array:
         return self.moved(lambda a: np.asarray(a[index]))
 
 
+@dataclass(frozen=True, eq=False)
+class Total(Array):
+    """An array to which a loop adds, and does nothing else: it is in memory. buffer: of the program, with an entry more than the array.
+    around: the scope of the loop, in which the buffer is. values: those before the loop."""
+
+    buffer: int = -1
+    around: Any = None
+
+
 def combined(combine: Callable, parts: list):
     """Parts, at least one, combined in pairs: (a + b) + (c + d) and so on, whose rounding errors and depth grow with log(n)."""
     while len(parts) > 1:

@@ -7,7 +7,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,12 @@ from jax.interpreters import partial_eval as pe
 from xsim.compile.choice import compiler
 from xsim.compile.manual_axes import result_type
 
-if TYPE_CHECKING:
-    from xsim.compile.function import Function, GpuTarget
+
+class GpuTarget(NamedTuple):
+    """Kernels for a GPU. name: under which XLA knows them. slots: number of slots (`SLOT_SIZE`) of the values of the call."""
+
+    name: str
+    slots: int
 
 
 class CompilerWarning(UserWarning):
@@ -60,8 +64,9 @@ def _types(*operands, function, batched, summed, in_place=False):
     return [result_type(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
 
 
-def machine_code_or_none(function: Function, target: Callable):
-    """target(), a name or kernels; None, with one warning, where there is no machine code and the user has not asked for LLVM."""
+def machine_code_or_none(function, target: Callable):
+    """target() of a `Function`, a name or kernels; None, with one warning, where there is no machine code and the user has not asked for
+    LLVM."""
     try:
         return target()
     except RuntimeError as error:  # `Unsupported`, the CUDA driver, or LLVM itself, for example where memory cannot be made executable

@@ -56,6 +56,7 @@ class Flattener:
     def __init__(self):
         self.program = Program()
         self.builder = Builder(self.program)
+        self.true_entries: dict[tuple, list[int]] = {}  # see `indexing.true_indices`: by scope, number, and the values of the mask
         self.patterns: dict[int, tuple[list[bool], list[bool]]] = {}  # of loops, by the identity of their equation
         self.sizes: dict[int, int] = {}  # of functions, by identity
         self.expansions: dict[int, tuple[JaxprEqn, ClosedJaxpr]] = {}  # by the identity of their equation

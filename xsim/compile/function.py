@@ -23,7 +23,7 @@ from xsim.compile.blocks import Turns
 from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code, processor_features
-from xsim.compile.compiled_call import compiled_call
+from xsim.compile.compiled_call import GpuTarget, compiled_call
 from xsim.compile.ffi_targets import register_target, target_name
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
@@ -80,13 +80,6 @@ class Summary(NamedTuple):
 
     operations: int
     varying: tuple[np.ndarray, ...]
-
-
-class GpuTarget(NamedTuple):
-    """Kernels for a GPU. name: under which XLA knows them. slots: number of slots (`SLOT_SIZE`) of the values of the call."""
-
-    name: str
-    slots: int
 
 
 class GpuKernels(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from xsim.compile.arrays import Array, combined
+from xsim.compile.arrays import Array, Total, combined
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX
 
@@ -58,15 +58,16 @@ _ENTRIES = [object() for _ in range(MAX_WORDS + 1)]
 def true_indices(f, equation, mask: Array) -> list[Array]:
     """The rule of `xsim.dynamics.layout.TRUE_INDICES`."""
     p, size = f.program, equation.params["size"]
-    buffer, zero = p.buffer(size + 1, INDEX), f.builder.constant(0, INDEX)
-    for k in range(size):
-        p.store(buffer, zero, k, zero)
-    if mask.shape[0] <= MAX_WORDS * WORD:
-        _Words(f, mask).store_indices(buffer, size)
-    else:
-        _store_by_places(f, mask, buffer, size)
+    key = p.scope, size, *f.ids(mask).tolist()
+    if key not in f.true_entries:
+        buffer = p.filled([f.builder.constant(0, INDEX)] * (size + 1), INDEX)
+        if mask.shape[0] <= MAX_WORDS * WORD:
+            _Words(f, mask).store_indices(buffer, size)
+        else:
+            _store_by_places(f, mask, buffer, size)
+        f.true_entries[key] = p.entries(buffer)[:size]
     dtype = np.dtype(equation.outvars[0].aval.dtype)
-    return [f.operate("convert", dtype, Array(np.array(p.entries(buffer)[:size]), INDEX))]
+    return [f.operate("convert", dtype, Array(np.array(f.true_entries[key]), INDEX))]
 
 
 class _Words:
@@ -224,6 +225,10 @@ MAX_SELECTED = 4
 
 def _updated(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
     """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped."""
+    if isinstance(x, Total):
+        for index, offset, value in _placed(f, x.shape, updates):
+            f.program.add_to_sum(x.buffer, index, offset, value, x.around)
+        return x
     varies = any(f.program.varying[s] for u in updates for s in u.start)
     if varies and math.prod(x.shape) > MAX_SELECTED:
         return _updated_in_memory(f, x, updates, combine)
@@ -235,10 +240,20 @@ def _updated(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
 
 def _updated_in_memory(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
     """As `_updated`, by a buffer. Its last entry takes the updates outside of the array."""
-    p, where, size = f.program, _Positions(f, x.shape), math.prod(x.shape)
-    buffer, zero, outside = p.buffer(size + 1, x.dtype), p.constant(INDEX.type(0)), p.constant(INDEX.type(size))
+    p, size = f.program, math.prod(x.shape)
+    buffer, zero = p.buffer(size + 1, x.dtype), p.constant(INDEX.type(0))
     for k, value in enumerate(f.ids(x).ravel().tolist()):
         p.store(buffer, zero, k, value)
+    for index, offset, value in _placed(f, x.shape, updates):
+        new = value if combine is None else f.builder.operation(combine, x.dtype, (p.load(buffer, index, offset), value))
+        p.store(buffer, index, offset, new)
+    return Array(np.array(p.entries(buffer)[:size], int).reshape(x.shape), x.dtype)
+
+
+def _placed(f, shape: tuple[int, ...], updates: list[_Update]) -> Iterator[tuple[int, int, int]]:
+    """For each update of an array of a shape in memory: its index and offset, and its value. An update outside of the array is after the
+    last entry."""
+    p, where, outside = f.program, _Positions(f, shape), f.program.constant(INDEX.type(math.prod(shape)))
     for update in updates:
         inside = where.contains(update)
         if inside is False:
@@ -248,11 +263,7 @@ def _updated_in_memory(f, x: Array, updates: list[_Update], combine: str | None)
         if inside is not True:
             index = f.builder.operation("add", INDEX, (index, p.constant(INDEX.type(offset))))
             index, offset = f.builder.operation("select_n", INDEX, (inside, outside, index)), 0
-        value = update.value
-        if combine is not None:
-            value = f.builder.operation(combine, x.dtype, (p.load(buffer, index, offset), value))
-        p.store(buffer, index, offset, value)
-    return Array(np.array(p.entries(buffer)[:size], int).reshape(x.shape), x.dtype)
+        yield index, offset, update.value
 
 
 def _select_entry(f, entries: np.ndarray, update: _Update, dtype, combine: str | None) -> None:

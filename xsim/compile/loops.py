@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from xsim.compile import indexing
-from xsim.compile.arrays import Array, constant_array
+from xsim.compile.arrays import Array, Total, constant_array
 from xsim.compile.program import BOOL, INDEX, Loop
 from xsim.compile.traced import carried_count
 
@@ -94,9 +94,52 @@ class BoundedScan(Scan):
         super().__init__(flattener, equation, xs[1:])
         self.turns = flattener.operate("convert", INDEX, xs[0])
 
+    def rolled(self) -> tuple[list[Array], Rolled]:
+        """If the turns only scatter to the totals, these are in memory, instead of carried entry by entry."""
+        if not self.only_scatters():
+            return super().rolled()
+        f, p = self.flattener, self.flattener.program
+        buffers = [p.filled([*f.ids(x).ravel().tolist(), f.builder.constant(0, x.dtype)], x.dtype) for x in self.carry]
+        totals = [Total(x.values, x.dtype, x.numbers, buffer, p.scope) for x, buffer in zip(self.carry, buffers, strict=True)]
+
+        def condition(carry):
+            return f.operate("lt", BOOL, carry[0], self.turns)
+
+        def body(carry):
+            self.turn(totals, self.slices_at(int(f.ids(self.position(carry[0])))))
+            return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX)))]
+
+        rolled = f.rolled(self.equation, [constant_array(np.array(0, INDEX))], condition, body, self.length)
+        results = [
+            Array(np.array(p.entries(buffer)[:-1], int).reshape(x.shape), x.dtype) for buffer, x in zip(buffers, self.carry, strict=True)
+        ]
+        return results, self.with_totals(rolled, results)
+
+    def with_totals(self, rolled: Rolled, results: list[Array]) -> Rolled:
+        """A loop that carries its turn alone, as one that carries the totals, too."""
+        counter, sizes = rolled.results[0], [math.prod(x.shape) for x in results]
+        ends = np.cumsum([1, *sizes])
+
+        def carried(values: list[int]) -> list[Array]:
+            parts = np.split(np.array(values, int), ends[:-1])
+            return [Array(part.reshape(x.shape), x.dtype) for part, x in zip(parts, [counter, *results], strict=True)]
+
+        return Rolled([counter, *results], rolled.loop, list(range(ends[-1])), carried)
+
+    def only_scatters(self) -> bool:
+        """Whether each carried array is read once, by an equation that adds to entries of it and whose result is the new array."""
+        jaxpr = self.body.jaxpr
+        carried = jaxpr.invars[len(self.constants) : len(self.constants) + self.count]
+        reads = [v for e in jaxpr.eqns for v in e.invars]
+        scatters = {e.invars[0]: e.outvars[0] for e in jaxpr.eqns if e.primitive.name in ("scatter-add", "scatter_add")}
+        return all(reads.count(v) == 1 and scatters.get(v) is out for v, out in zip(carried, jaxpr.outvars[: self.count], strict=True))
+
 
 class BoundedMap(BoundedScan):
     """`xsim.compile.bounded.bounded_map` as a loop."""
+
+    def rolled(self) -> tuple[list[Array], Rolled]:
+        return Scan.rolled(self)
 
     def slices_at(self, row: int) -> list[Array]:
         """The number of the row."""

@@ -233,20 +233,33 @@ class Program:
         self.complete.add(buffer)
         return buffer
 
+    def is_same(self, a: int, b: int, turns: tuple[int, ...]) -> bool:
+        """Whether two values are the same function of the number of a turn, which is turns[0] for a and turns[1] for b."""
+        if a == b or (a, b) == turns:
+            return a not in turns or (a, b) == turns
+        alike = all(x[a] == x[b] for x in (self.names, self.types, self.data)) and self.names[a] not in ("phi", "result", "buffer", "copy")
+        pairs = zip(self.arguments[a], self.arguments[b], strict=False)
+        return alike and len(self.arguments[a]) == len(self.arguments[b]) > 0 and all(self.is_same(*pair, turns) for pair in pairs)
+
     def sums(self, size: int, dtype: np.dtype, loop: Loop) -> int:
         """A buffer of sums over the turns of a loop, which are zero before the loop. See `add_to_sum`."""
         with self.within(loop.around):
-            buffer = self.buffer(size, dtype)
-            for k in range(size):
-                self.store(buffer, self.constant(INDEX.type(0)), k, self.constant(dtype.type(0)))
+            return self.filled([self.constant(dtype.type(0))] * size, dtype)
+
+    def filled(self, values: Sequence[int], dtype: np.dtype) -> int:
+        """A mutable array that holds these values."""
+        buffer = self.buffer(len(values), dtype)
+        for k, value in enumerate(values):
+            self.store(buffer, self.constant(INDEX.type(0)), k, value)
         return buffer
 
-    def add_to_sum(self, buffer: int, index: int, offset: int, value: int, loop: Loop) -> None:
-        """Add a value in each turn of the innermost loop of this place to entry index + offset of a buffer of `sums` of a loop around it.
+    def add_to_sum(self, buffer: int, index: int, offset: int, value: int, around: Scope) -> None:
+        """Add a value in each turn of the innermost loop of this place to entry index + offset of a buffer, such as one of `sums`. around:
+        the scope of the buffer, that of a loop around this place.
 
         A block of environments makes the turns that any of them needs; the others add nothing."""
         dtype, scope = self.types[value], self.scope
-        while scope is not loop.around and scope.loop is not None:
+        while scope is not around and scope.loop is not None:
             if self.varying[scope.loop.proceed]:
                 value = self.operation("select_n", dtype, (scope.loop.proceed, self.constant(dtype.type(0)), value))
             scope = scope.loop.around

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
@@ -57,8 +57,8 @@ def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequen
 @dataclass(eq=False)
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
-    after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches: those of a turn.
-    reverse: the loop of the derivative, and outer: the loop around that is differentiated, both while a turn is.
+    after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches, rows: those of a
+    turn. reverse: the loop of the derivative, and outer: the loop around that is differentiated, both while a turn is.
     sums: for each value outside that it reads, the buffer that adds up its cotangents. row_sums: for each array outside of which it takes
     rows, by its values, the array and the buffer that adds up its cotangents."""
 
@@ -69,6 +69,7 @@ class _Turns:
     dtype: np.dtype
     active: list[int]
     searches: list[_Search]
+    rows: list[_Row]
     sums: dict[int, int] = field(default_factory=dict)
     row_sums: dict[tuple, tuple[Array, int]] = field(default_factory=dict)
     reverse: Loop | None = None
@@ -88,6 +89,19 @@ class _Search:
     key: tuple
     scope: Scope
     results: list[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """A row of an array, at an index that differs between environments, in a turn of a loop. It is recorded, too: to load it again takes
+    longer. array: its values; index: of the row; turns: the first carried value of the loop and, in the derivative, the number of the turn;
+    scope: where the row is taken."""
+
+    array: tuple[int, ...]
+    index: int
+    turns: tuple[int, ...]
+    scope: Scope
+    row: Array
 
 
 # ---- tape ------------------------------------------------------------------------------------------------------------------------
@@ -134,6 +148,8 @@ class Tape(Cotangents):
         self.turn: _Turns | None = None  # the loop of which a turn is differentiated
         self.searches: list[_Search] = []  # of the program so far
         self.recorded: list[_Search] = []  # of the turn that is differentiated, in their order; the first ones are taken
+        self.rows: list[_Row] = []  # as the searches
+        self.recorded_rows: list[_Row] = []
         self.function: object = None  # the innermost function with a rule that is evaluated: its equation, or its rule
 
     def copy(self, value: int, dependence: int, target: int | None = None) -> int:
@@ -180,7 +196,10 @@ class Tape(Cotangents):
             with self.mode(self.recording, self.plain, equation):
                 return super().evaluate(equation, xs)
         if without:
-            return super().evaluate(equation, xs)
+            results = super().evaluate(equation, xs)
+            if name == "dynamic_slice" and self.program.scope.loop is not None:
+                self.note_row(equation, xs, results[0])
+            return results
         if name == "custom_jvp_call":
             return self.by_rule(equation, xs, [i for i, d in enumerate(depends) if d == most])
         if name == "stop_gradient":
@@ -225,6 +244,21 @@ class Tape(Cotangents):
             return False
         return p.scope.loop is not None and not self.is_within(x, p.scope.loop)
 
+    def note_row(self, equation: JaxprEqn, xs: list[Array], row: Array) -> None:
+        """Note a row that a turn of a loop takes at an index that differs between environments."""
+        scope, start = self.program.scope, indexing.row_start(equation, xs[0], xs[1:])
+        counter = scope.loop.phis[:1]  # none in the first attempt at a loop, see `rolled`
+        if counter and start is not None and row.dtype.kind == "f" and self.program.varying[int(self.ids(start))]:
+            index = indexing.clamped_row(self, xs[0], start)
+            self.rows.append(_Row(tuple(self.ids(xs[0]).ravel().tolist()), index, tuple(counter), scope, row))
+
+    def taken_row(self, array: tuple[int, ...], x: Array, index: int) -> np.ndarray:
+        """The values of a row of an array: what has been recorded of it, if it has. array: the values of the array."""
+        for found in self.recorded_rows:
+            if found.array == array and found.scope is self.program.scope and self.program.is_same(found.index, index, found.turns):
+                return self.ids(found.row).flatten()
+        return self.ids(indexing.dynamic_row(self, x, index)).flatten()
+
     def is_within(self, x: Array, loop: Loop) -> bool:
         """Whether an entry of an array is computed in a loop."""
         return any(self.program.scopes[v].within(loop) for v in x.values.ravel().tolist())
@@ -247,9 +281,9 @@ class Tape(Cotangents):
                 turn.row_sums[key] = x, p.sums(len(key), x.dtype, loop)
             at = self.builder.operation("mul", INDEX, (index, p.constant(INDEX.type(size))))
             for k, g in zip(np.flatnonzero(depends).tolist(), self.ids(gs[0]).tolist(), strict=True):
-                p.add_to_sum(turn.row_sums[key][1], at, k, g, loop)
+                p.add_to_sum(turn.row_sums[key][1], at, k, g, loop.around)
 
-        values = self.ids(indexing.dynamic_row(self, x, index)).flatten()
+        values = self.taken_row(key, x, index)
         (copies,) = self.copied_results([Array(values[depends], x.dtype)], ACTIVE, pull)
         values[depends] = self.ids(copies)
         return Array(values.reshape(1, *x.shape[1:]), x.dtype)
@@ -378,9 +412,10 @@ class Tape(Cotangents):
         dtypes = {p.types[after[k]] for k in floats}
         if len(dtypes) > 1:
             raise Unsupported("the reverse of a scan of numbers of several types")
-        searches = [search for search in self.searches if search.scope is rolled.loop.body]
+        searches, rows = ([x for x in found if x.scope is rolled.loop.body] for found in (self.searches, self.rows))
         active = [i for i, x in enumerate(scan.sequences) if self.array_depends(x)]
-        return results, _Turns(scan, rolled, floats, [after[k] for k in floats], *(dtypes or {np.dtype(np.float32)}), active, searches)
+        dtype = next(iter(dtypes), np.dtype(np.float32))
+        return results, _Turns(scan, rolled, floats, [after[k] for k in floats], dtype, active, searches, rows)
 
     def turns(self, scan: Scan) -> list[Array]:
         """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
@@ -403,11 +438,13 @@ class Tape(Cotangents):
         moving, floats = turns.rolled.moving, turns.floats
 
         def pull(gs: list[Array]) -> None:
+            rows = self.rows_in_memory(turns)
             starts, cotangents = self.flat(scan.carry), self.flat(gs)
             after = Array(np.array([cotangents[moving[k] - 1] for k in floats], int), turns.dtype)
 
             def turn(number: int, _) -> list[Array]:
                 before = [self.copy(starts[i - 1], CONSTANT) for i in moving[1:]]
+                self.recorded_rows = self.rows_of_turn(rows, number)
                 self.swept_turn(turns, self.program.scope.loop, [number, *before], number, after, [])
                 return []
 
@@ -438,6 +475,7 @@ class Tape(Cotangents):
         first, one, last = (constant_array(np.array(k, INDEX)) for k in (0, 1, scan.length - 1))
         recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
         searches = [self.recorded_search(search, turns) for search in turns.searches]
+        taken = self.rows_in_memory(turns)
 
         def unfinished(carry: list[Array]) -> Array:
             return self.operate("lt", BOOL, carry[0], scan.turns)
@@ -448,6 +486,7 @@ class Tape(Cotangents):
             number, row = int(self.ids(at)), int(self.ids(scan.position(at)))
             values = [number, *(p.load(x, number) for x in recorded)]
             self.recorded = [self.loaded_search(search, number) for search in searches]
+            self.recorded_rows = self.rows_of_turn(taken, number)
             results, reverse = [indexing.dynamic_row(self, g, row) for g in stacked], p.scope.loop
 
             def swept() -> Array:
@@ -489,20 +528,35 @@ class Tape(Cotangents):
         chosen = [p.operation("select_n", x.dtype, (proceed, p.load(buffer, start, k), v)) for k, v in enumerate(values)]
         return Array(np.array(chosen, int).reshape(x.shape), x.dtype)
 
-    def recorded_search(self, search: _Search, turns: _Turns) -> _Search:
-        """A search with buffers of its results in each turn in place of the results that vary between turns."""
+    def in_memory(self, x: Array, turns: _Turns) -> Array:
+        """An array with buffers of its entries in each turn in place of the entries that vary between turns."""
 
         def recorded(value: int) -> int:
             loop = turns.rolled.loop
             return self.program.recorded(value, loop, turns.scan.length) if self.program.scopes[value].within(loop) else value
 
-        return _Search(search.key, search.scope, [self.map_entries(recorded, x) for x in search.results])
+        return self.map_entries(recorded, x)
+
+    def of_turn(self, x: Array, turn: int) -> Array:
+        """An array of `in_memory` in a turn."""
+        p = self.program
+        return self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x)
+
+    def recorded_search(self, search: _Search, turns: _Turns) -> _Search:
+        """A search with its results in all turns."""
+        return _Search(search.key, search.scope, [self.in_memory(x, turns) for x in search.results])
 
     def loaded_search(self, search: _Search, turn: int) -> _Search:
         """A search of `recorded_search` with its results in a turn."""
-        p = self.program
-        loaded = [self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x) for x in search.results]
-        return _Search(search.key, p.scope, loaded)
+        return _Search(search.key, self.program.scope, [self.of_turn(x, turn) for x in search.results])
+
+    def rows_in_memory(self, turns: _Turns) -> list[_Row]:
+        """The rows that a turn takes, in all turns."""
+        return [replace(x, row=self.in_memory(x.row, turns)) for x in turns.rows]
+
+    def rows_of_turn(self, rows: list[_Row], turn: int) -> list[_Row]:
+        """Rows of `rows_in_memory` in a turn."""
+        return [replace(x, turns=(*x.turns, turn), scope=self.program.scope, row=self.of_turn(x.row, turn)) for x in rows]
 
     def is_long_for(self, scan: Scan, results: list[Array]) -> bool:
         """Whether a turn takes so long that it pays off to ask whether its results have cotangents."""
@@ -555,5 +609,5 @@ class Tape(Cotangents):
             else:
                 if value not in sums:
                     sums[value] = p.sums(1, p.types[value], loop)
-                p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value), loop)
+                p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value), loop.around)
         return found
