@@ -3,9 +3,9 @@
 LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. Here single precision is evaluated by polynomials
 in double precision and rounded once, but sine and cosine in single precision. Double precision on a processor uses the C library.
 
-Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction of Cody and Waite, polynomial evaluation); the polynomials are Taylor
-series, or interpolate the function at Chebyshev nodes. Where the result is rounded to single precision they leave a relative error below
-2e-10, which is 0.003 units in the last place, and below 1e-12 where more is computed from the result.
+Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction of Cody and Waite, polynomial evaluation). The polynomials
+are Taylor series, or interpolate the function at Chebyshev nodes. Where the result is rounded to single precision they leave a relative
+error below 2e-10, which is 0.003 units in the last place, and below 1e-12 where more is computed from the result.
 """
 
 from __future__ import annotations
@@ -402,14 +402,21 @@ def definition(name: str, double: bool, lanes: int, gpu: bool) -> str:
         if not double:
             out = body.add(f"fptrunc {body.kind} {out} to {kind}")
         lines = body.lines
-    head = f"define internal {kind} @xsim.{name}.{suffix}({parameters}) alwaysinline {{\nentry:"
-    begin, end = _small_powers(kind, scalar, lanes, out) if name == "pow" else ([], [f"  ret {kind} {out}"])
-    return "\n".join([head, *begin, *lines, *end, "}"])
+    if name == "pow":
+        general = _function(f"{kind} @xsim.pow.general.{suffix}({parameters}) noinline cold", lines, f"{kind} {out}")
+        lines, out = _small_powers(kind, scalar, lanes, f"call {kind} @xsim.pow.general.{suffix}({parameters})")
+        return "\n".join([general, _function(f"{kind} @xsim.pow.{suffix}({parameters}) alwaysinline", lines, f"{kind} {out}")])
+    return _function(f"{kind} @xsim.{name}.{suffix}({parameters}) alwaysinline", lines, f"{kind} {out}")
 
 
-def _small_powers(kind: str, scalar: str, lanes: int, out: str) -> tuple[list[str], list[str]]:
-    """What stands before and after a power. Where %x1 is 1 or 2, as in most curves of impedance and their derivatives, the result is %x0 or
-    its square; a branch leaves out the rest if %x1 is so in all lanes."""
+def _function(head: str, lines: list[str], returned: str) -> str:
+    """A function of the module. head: its type, name, parameters and attributes. returned: type and name."""
+    return "\n".join([f"define internal {head} {{", "entry:", *lines, f"  ret {returned}", "}"])
+
+
+def _small_powers(kind: str, scalar: str, lanes: int, general: str) -> tuple[list[str], str]:
+    """A power: lines and result. Where %x1 is 1 or 2, as in most curves of impedance and their derivatives, the result is %x0 or its
+    square; a branch leaves out the rest if %x1 is so in all lanes. general: the call of the function of any power."""
     one, two = (f"splat ({scalar} {x})" if lanes > 1 else x for x in ("1.0", "2.0"))
     mask = f"<{lanes} x i1>" if lanes > 1 else "i1"
     begin = [
@@ -420,11 +427,12 @@ def _small_powers(kind: str, scalar: str, lanes: int, out: str) -> tuple[list[st
         begin += [f"  %bits = bitcast {mask} %small to i{lanes}", f"  %some = icmp ne i{lanes} %bits, -1"]
     else:
         begin += ["  %some = xor i1 %small, true"]
-    begin += ["  br i1 %some, label %power, label %done, !prof !1", "power:"]
-    return begin, [
-        f"  %any = select {mask} %small, {kind} %either, {kind} {out}", "  br label %done", "done:",
-        f"  %found = phi {kind} [ %either, %entry ], [ %any, %power ]", f"  ret {kind} %found",
+    lines = [
+        *begin, "  br i1 %some, label %power, label %done, !prof !1", "power:", f"  %general = {general}",
+        f"  %any = select {mask} %small, {kind} %either, {kind} %general", "  br label %done", "done:",
+        f"  %found = phi {kind} [ %either, %entry ], [ %any, %power ]",
     ]  # fmt: skip
+    return lines, "%found"
 
 
 def _by_library(name: str, kind: str, suffix: str, lanes: int, arguments: list[str]) -> tuple[list[str], str]:
