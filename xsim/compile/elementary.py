@@ -3,9 +3,9 @@
 LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. Here single precision is evaluated by polynomials
 in double precision and rounded once, but sine and cosine in single precision. Double precision on a processor uses the C library.
 
-Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction of Cody and Waite, polynomial evaluation). The polynomials
-are Taylor series, or interpolate the function at Chebyshev nodes. Where the result is rounded to single precision they leave a relative
-error below 2e-10, which is 0.003 units in the last place, and below 1e-12 where more is computed from the result.
+Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction of Cody and Waite, polynomial evaluation). The
+polynomials are Taylor series, or interpolate the function at Chebyshev nodes. Where the result is rounded to single precision they leave a
+relative error below 2e-10, which is 0.003 units in the last place, and below 1e-12 where more is computed from the result.
 """
 
 from __future__ import annotations
