@@ -268,6 +268,25 @@ def test_transformations_of_the_last_turn(x64):
                 close(x[m], reference)
 
 
+def test_arrays_that_are_several_fields_of_a_state():
+    """Each call replaces the fields in place: XLA copies an array that is two of them, that is a constant, or that is read afterwards."""
+    model, x = xsim.loads(CART, "mjcf"), jnp.asarray(np.random.default_rng(2).normal(size=(9, 2)), jnp.float32)
+
+    def run(rollout, x):
+        states = [xsim.init(model, q, v) for q, v in ((x, x), (jnp.zeros_like(x), jnp.zeros_like(x)), (x, 2 * x))]
+        ends = [rollout(state) for state in states]
+        return [end.q + end.v * state.q for end, state in zip(ends, states, strict=True)]
+
+    def by_steps(state):
+        for _ in range(4):
+            state = xsim.step(model, state)
+        return state
+
+    found = jax.jit(lambda x: run(lambda state: xsim.rollout(model, state, steps=4)[0], x))(x)
+    for y, reference in zip(found, run(by_steps, x), strict=True):
+        np.testing.assert_allclose(y, reference, rtol=1e-6)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_rollouts_are_single_steps_to_the_last_bit(shared, monkeypatch):
     """Without a record, in single precision: in one call, or where all environments get the same controls in calls of two steps and a

@@ -98,7 +98,7 @@ def whole_block(layout: Layout) -> str:
             f"  %next{i}.bytes = mul i64 %count, {layout.operand_rows[i]}",
             f"  %next{i} = getelementptr i8, ptr %next{i}.before, i64 %next{i}.bytes", f"  store ptr %next{i}, ptr %next{i}.p",
         ]  # fmt: skip
-    return _function_of_block("whole_block", [*lines, *_end_turns(layout)])
+    return _function_of_block("whole_block", [*lines, *_end_turns()])
 
 
 def _function_of_block(name: str, lines: list[str]) -> str:
@@ -114,6 +114,7 @@ def _copied_pointers(kind: str, number: int) -> list[str]:
 
 
 def number_of_turns(layout: Layout) -> list[str]:
+    """The number of turns as ``%turns``."""
     if layout.turns is None:
         return ["  %turns = add i64 1, 0"]
     return [
@@ -123,10 +124,12 @@ def number_of_turns(layout: Layout) -> list[str]:
 
 
 def _begin_turns(layout: Layout) -> list[str]:
+    """The begin of a loop over the turns, the number of which is ``%now``."""
     return [*number_of_turns(layout), "  br label %turn", "turn:", "  %now = phi i64 [ 0, %entry ], [ %following, %turn ]"]
 
 
-def _end_turns(layout: Layout) -> list[str]:
+def _end_turns() -> list[str]:
+    """The end of the loop."""
     return [
         "  %following = add i64 %now, 1", "  %again = icmp slt i64 %following, %turns", "  br i1 %again, label %turn, label %end", "end:"
     ]  # fmt: skip
@@ -174,7 +177,7 @@ def partial_block(layout: Layout) -> str:
                 f"  %row{i} = getelementptr i8, ptr %operand{i}.row, i64 %bytes{i}", _padded(f"%row{i}", i, layout),
             ]  # fmt: skip
     lines.append("  call void @block(ptr %now.operands, ptr %now.results, ptr %slots, ptr %sums, ptr %scratch, i64 0, i64 %rows)")
-    lines += _end_turns(layout)
+    lines += _end_turns()
     for k in copies.results:
         lines += [
             f"  %result{k}.bytes = mul i64 %rows, {layout.result_rows[k]}",
