@@ -120,7 +120,7 @@ def test_another_model_is_traced(traces):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("error::xsim.compile.function.CompilerWarning")
+@pytest.mark.filterwarnings("error::xsim.compile.compiled_call.CompilerWarning")
 def test_files_that_are_damaged(folder, traces, monkeypatch):
     """Functions of damaged files are traced again, and so are those whose machine code is missing. LLVM compiles them again."""
     model = xsim.load(xsim.models.path("pendulum"))

@@ -84,7 +84,7 @@ class Summary(NamedTuple):
 
 class GpuKernels(NamedTuple):
     """Kernels that are loaded. uniform, block: their handles; uniform: 0 if there is none. slots: as in `GpuTarget`. counted: as in
-    `xsim.compile.handler.Layout`. repetition: of several calls, if the kernels can. code: the hash of their text."""
+    `xsim.compile.blocks.Layout`. repetition: of several calls, if the kernels can. code: the hash of their text."""
 
     uniform: int
     block: int

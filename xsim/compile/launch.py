@@ -18,7 +18,7 @@ ERROR_INTERNAL = 13
 class Launch:
     """What the function has to know.
 
-    results: number of results; the memory for the values of the call is one more. counted: as in `xsim.compile.handler.Layout`.
+    results: number of results; the memory for the values of the call is one more. counted: as in `xsim.compile.blocks.Layout`.
     launcher: address of the driver's ``cuLaunchKernel``. uniform, block: handles of the kernels; uniform: 0 if there is none. turns: of a
     kernel with a repetition, else None. rows: of each of its sequences, the bytes of an environment; 0 if there is one for all turns."""
 

@@ -52,7 +52,7 @@ class Repetition(NamedTuple):
 
 class Ptx(NamedTuple):
     """Kernels in PTX. kernels: their names. slots: number of values of the call. counted: the array whose first axis is that of the
-    environments, see `xsim.compile.handler.Layout`. repetition: of several calls, if the kernels can."""
+    environments, see `xsim.compile.blocks.Layout`. repetition: of several calls, if the kernels can."""
 
     text: str
     kernels: tuple[str, ...]
