@@ -235,11 +235,18 @@ class Program:
 
     def is_same(self, a: int, b: int, turns: tuple[int, ...]) -> bool:
         """Whether two values are the same function of the number of a turn, which is turns[0] for a and turns[1] for b."""
-        if a == b or (a, b) == turns:
-            return a not in turns or (a, b) == turns
-        alike = all(x[a] == x[b] for x in (self.names, self.types, self.data)) and self.names[a] not in ("phi", "result", "buffer", "copy")
-        pairs = zip(self.arguments[a], self.arguments[b], strict=False)
-        return alike and len(self.arguments[a]) == len(self.arguments[b]) > 0 and all(self.is_same(*pair, turns) for pair in pairs)
+        work, seen = [(a, b)], {turns}
+        while work:
+            pair = a, b = work.pop()
+            if pair in seen or (a == b and a not in turns):
+                continue
+            seen.add(pair)
+            arguments = self.arguments[a], self.arguments[b]
+            alike = all(x[a] == x[b] for x in (self.names, self.types, self.data)) and len(arguments[0]) == len(arguments[1])
+            if not alike or not arguments[0] or self.names[a] in ("phi", "result", "copy"):
+                return False
+            work += zip(*arguments, strict=True)
+        return True
 
     def sums(self, size: int, dtype: np.dtype, loop: Loop) -> int:
         """A buffer of sums over the turns of a loop, which are zero before the loop. See `add_to_sum`."""
