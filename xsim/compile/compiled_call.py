@@ -84,11 +84,11 @@ def _called(*arguments, function, batched, summed, in_place=False):
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     replaced = {i: k for k, i in function.replacing(batched, summed)} if in_place else {}
-    turns = [] if function.turns(batched, summed) is None else [number_of_turns(1)]
+    turns = [] if function.turns(batched, summed) is None else [turns_operand(1)]
     return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *turns)
 
 
-def number_of_turns(turns: int):
+def turns_operand(turns: int):
     """The last operand of machine code that can repeat, see `xsim.compile.handler.Turns`."""
     return jnp.full((), turns, jnp.int32)
 

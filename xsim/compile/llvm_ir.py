@@ -387,6 +387,13 @@ class Emitter:
         """Whether all entries of an array are constants."""
         return all(self.program.names[e] == "constant" for e in self.program.arguments[array])
 
+    def memory(self, array: int) -> str:
+        """The address of an array."""
+        if array not in self.constants:
+            return self.address(array)
+        self.used_constants.add(self.constants[array])
+        return self.constants[array]
+
     def address(self, x: int) -> str:
         """The address of an array that is not constant, or of a mutable array."""
         x = self.placement.memory.get(x, x)
@@ -453,10 +460,7 @@ class Emitter:
         """An entry of a uniform array for each environment: of a short one by an instruction that selects among all, which takes a
         fraction of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see
         `HostEmitter._group`)."""
-        p, lanes = self.program, self.target.lanes
-        memory = self.constants[array] if array in self.constants else self.address(array)
-        if array in self.constants:
-            self.used_constants.add(memory)
+        p, lanes, memory = self.program, self.target.lanes, self.memory(array)
         kind, element, size = f"<{lanes} x i32>", memory_type(p.types[array]), len(p.arguments[array])
         indices = f"{kind} {self.value(index, True)}"
 
@@ -479,10 +483,7 @@ class Emitter:
     def element(self, array: int, index: int, offset: int) -> Element:
         """Where entry index + offset of an array is."""
         p, t = self.program, self.target
-        constant = array in self.constants
-        memory = self.constants[array] if constant else self.address(array)
-        if constant:
-            self.used_constants.add(memory)
+        constant, memory = array in self.constants, self.memory(array)
         lanes = t.lanes if p.varying[array] and not constant else 1
         space = " addrspace(1)" if constant and t.gpu else ""
         each = p.varying[index] and t.lanes > 1

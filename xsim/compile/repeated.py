@@ -10,6 +10,7 @@ share what they fetch of it (`is_one_kernel`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, merged_environments, number_of_turns
+from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, merged_environments, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
@@ -67,10 +68,13 @@ def _count(arguments, function: Function) -> int:
     return arguments[argument].shape[0]
 
 
-@repeated_call.def_impl
-def _evaluated(*arguments, **params):
+def _evaluated(primitive: Primitive, *arguments, **params):
+    """The results outside of `jax.jit`, also where this is disabled."""
     with jax.disable_jit(False):
-        return jax.jit(lambda *xs: repeated_call.bind(*xs, **params))(*arguments)
+        return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*arguments)
+
+
+repeated_call.def_impl(functools.partial(_evaluated, repeated_call))
 
 
 @repeated_call.def_abstract_eval
@@ -201,10 +205,7 @@ def last_turn(function: Function, arguments: Sequence[Any], batched: Sequence[bo
     return last_turn_call.bind(*varying_alike(list(arguments)), function=function, batched=tuple(batched), turns=turns)
 
 
-@last_turn_call.def_impl
-def _evaluated_last(*arguments, **params):
-    with jax.disable_jit(False):
-        return jax.jit(lambda *xs: last_turn_call.bind(*xs, **params))(*arguments)
+last_turn_call.def_impl(functools.partial(_evaluated, last_turn_call))
 
 
 @last_turn_call.def_abstract_eval
@@ -221,7 +222,7 @@ def _last_by_machine_code(*arguments, function, batched, turns):
         return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
     types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
     replaced = {i: k for k, i in function.replacing(batched, summed)}
-    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, number_of_turns(turns))
+    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns))
     return [out[k] for k, _ in function.carried]
 
 
