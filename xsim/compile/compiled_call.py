@@ -84,13 +84,14 @@ def _called(*arguments, function, batched, summed, in_place=False):
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     replaced = {i: k for k, i in function.replacing(batched, summed)} if in_place else {}
-    turns = [] if function.turns(batched, summed) is None else [turns_operand(1)]
-    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *turns)
+    turns = function.turns(batched, summed)
+    further = [] if turns is None else [*(arguments[i] for i in turns.previous), turns_operand(1, False)]
+    return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *further)
 
 
-def turns_operand(turns: int):
-    """The last operand of machine code that can repeat, see `xsim.compile.handler.Turns`."""
-    return jnp.full((), turns, jnp.int32)
+def turns_operand(turns: int, stacked: bool):
+    """The last operand of machine code that can repeat, see `xsim.compile.blocks.Turns`."""
+    return jnp.array([turns, stacked], jnp.int32)
 
 
 def _by_xla(*arguments, function, batched, summed, in_place=False):

@@ -201,8 +201,20 @@ class Function:
         if self._replayed is None:
             results = [x for i, x in enumerate(self.results) if i not in self.known]
             shapes = [*self.shapes, *(self.results[i] for i in self.known)]
-            self._replayed = Function(self.replay.function, shapes, self.name, results=results, entry=self.entry.derived("replayed"))
+            self._replayed = Function(
+                self.replay.function, shapes, self.name, results=results, repetition=self._replayed_repetition(),
+                entry=self.entry.derived("replayed"),
+            )  # fmt: skip
         return self._replayed
+
+    def _replayed_repetition(self) -> Repetition | None:
+        """The repetition of `replayed`: each turn has its own known results."""
+        if self.repetition is None:
+            return None
+        remaining = [k for k in range(len(self.results)) if k not in self.known]
+        carried = tuple((remaining.index(k), i) for k, i in self.carried if k in remaining)
+        known = range(len(self.shapes), len(self.shapes) + len(self.known))
+        return Repetition(carried, (*self.repetition.sequences, *known), tuple(i for k, i in self.carried if k in self.known))
 
     def _of(self, active: tuple[int, ...], arguments: list) -> Callable:
         """The differentiable results as a function of the active arguments, the others as given."""
@@ -437,11 +449,33 @@ class Function:
     def turns(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
         """How the machine code for a processor repeats; None: it does not. What it carries has the same numbers as an argument and as a
         result."""
+        if self.reverse_of is not None:
+            return self._turns_in_reverse(batched, summed)
         if not self.can_repeat(batched) or any(summed):
             return None
         assert self.repetition is not None
         pairs = [(self.results[k], self.shapes[i]) for k, i in self.carried]
-        return Turns(self.carried, self.repetition.sequences) if all(_are_alike(*pair) for pair in pairs) else None
+        if not all(_are_alike(*pair) for pair in pairs):
+            return None
+        return Turns(self.carried, self.repetition.sequences, stacked=tuple(range(len(self.results))))
+
+    def _turns_in_reverse(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
+        """How a derivative in reverse mode repeats: it carries the cotangents of what the function carries."""
+        assert self.reverse_of is not None
+        base, active = self.reverse_of
+        if base.repetition is None or not base.can_repeat(batched):
+            return None
+        cotangents = {k: len(base.shapes) + n for n, k in enumerate(base.differentiable)}
+        carried = tuple((active.index(i), cotangents[k]) for k, i in base.carried if k in cotangents and i in active)
+        stacked = tuple(active.index(i) for i in base.repetition.sequences if i in active)
+        previous = (*(i for _, i in base.carried), *base.repetition.previous)
+        own = {k for k, _ in carried} | {*stacked}
+        is_by_environment = all(batched[i] for i in (*previous, *cotangents.values())) and not any(summed[k] for k in own)
+        are_alike = all(_are_alike(self.results[k], self.shapes[i]) for k, i in carried)
+        if len(carried) < len(cotangents) or not (is_by_environment and are_alike):
+            return None
+        added = tuple(k for k, is_sum in enumerate(summed) if not is_sum and k not in own)
+        return Turns(carried, base.repetition.sequences, stacked, previous, added, reverse=True)
 
     def replacing(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
         """Pairs (result, argument): the result is this argument of the next call of a loop. In a loop backwards, the cotangents of the

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import jax
 
-from xsim.compile.blocks import ALIGNMENT, ARGUMENTS, PADDED, Layout, copies_of, number_of_turns, partial_block, whole_block
+from xsim.compile.blocks import (
+    ALIGNMENT,
+    ARGUMENTS,
+    PADDED,
+    Layout,
+    number_of_turns,
+    partial_block,
+    places_of_rows,
+    sums_of_turns,
+    whole_block,
+)
 
 CHUNKS = 32
 """Largest number of chunks of a batch."""
@@ -63,8 +73,8 @@ TASK_BYTES = 80
 
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
-    arrays = pointers(layout.operands, layout.results, layout.counted)
-    blocks = PADDED, whole_block(layout), partial_block(layout)
+    arrays = pointers(layout.inputs, layout.results, layout.counted)
+    blocks = PADDED, *sums_of_turns(layout), whole_block(layout), partial_block(layout)
     return "\n".join([_DECLARATIONS, *blocks, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
@@ -82,7 +92,7 @@ entry:
   %donep = getelementptr i8, ptr %task, i64 64
   %chunksp = getelementptr i8, ptr %task, i64 40
   %chunks = load i64, ptr %chunksp
-{_aligned("scratch", copies_of(layout).size + ALIGNMENT)}
+{_aligned("scratch", places_of_rows(layout).size + ALIGNMENT)}
   br label %take
 take:
   %chunk = atomicrmw add ptr %takenp, i64 1 seq_cst

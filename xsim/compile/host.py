@@ -137,7 +137,7 @@ class HostEmitter(Emitter):
         return ", ".join([*(f"ptr noalias %{x}" for x in ("operands", "results", "slots", "sums", "scratch")), "i64 %first", "i64 %count"])
 
     def _block_function(self, calls: list[str]) -> str:
-        return f"define void @block({self._parameters()}) {{\nentry:\n" + "\n".join([*calls, "  ret void", "}"])
+        return f"define void @block({self._parameters()}) noinline {{\nentry:\n" + "\n".join([*calls, "  ret void", "}"])
 
     def _read_by_environments(self) -> set[int]:
         """The values of the call that operations, loops and results of the environments read."""
@@ -313,10 +313,11 @@ class HostEmitter(Emitter):
         sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
         dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
         return Layout(
-            operands=len(self.sizes) + (self.turns is not None), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch,
+            operands=len(self.sizes), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch,
             lanes=self.target.lanes, counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums),
             number=self.target.type(dtype), size=dtype.itemsize, operations=sum(self.operations.values()),
-            devices=jax.local_device_count("cpu"), operand_rows=self._operand_rows(), result_rows=self._result_rows(), turns=self.turns,
+            devices=jax.local_device_count("cpu"), operand_rows=self._operand_rows(), result_rows=self._result_rows(),
+            result_types=tuple(memory_type(p.types[x[0]]) if x else "i8" for x in p.outputs), turns=self.turns,
         )  # fmt: skip
 
     def _operand_rows(self) -> tuple[int, ...]:

@@ -44,10 +44,12 @@ class Repetition(NamedTuple):
     """How a function is evaluated several times in one kernel.
 
     carried: pairs (result, argument). The result of a turn is the argument of the next one; of a longer result, its first numbers are.
-    sequences: arguments of which each turn has its own. All these arguments are those of environments."""
+    sequences: arguments of which each turn has its own. All these arguments are those of environments. previous: of a function whose
+    derivatives are taken, further arguments that are results of the turn before, which it does not return itself."""
 
     carried: tuple[tuple[int, int], ...]
     sequences: tuple[int, ...]
+    previous: tuple[int, ...] = ()
 
 
 class Ptx(NamedTuple):

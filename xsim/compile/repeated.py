@@ -15,15 +15,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, merged_environments, turns_operand
+from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
+from xsim.compile.repeated_derivatives import (
+    TurnOperands,
+    carries_all_derivatives,
+    differentiated_by_scan,
+    is_given,
+    stored_results,
+    tangents_by_turns,
+    tangents_of_last_turn,
+)
+from xsim.compile.turns import environment_count, evaluated, first_axes, first_numbers, merged_members
 
 __all__ = ["is_one_kernel", "last_turn", "repeated"]
 
@@ -62,30 +71,29 @@ def is_one_kernel(function: Function, batched: Sequence[bool], environments: int
     return function.summary(tuple(batched)).operations <= CACHED_OPERATIONS
 
 
-def _count(arguments, function: Function) -> int:
-    """The number of environments."""
-    _, argument = function.carried[0]
-    return arguments[argument].shape[0]
-
-
-def _evaluated(primitive: Primitive, *arguments, **params):
-    """The results outside of `jax.jit`, also where this is disabled."""
-    with jax.disable_jit(False):
-        return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*arguments)
-
-
-repeated_call.def_impl(functools.partial(_evaluated, repeated_call))
+repeated_call.def_impl(functools.partial(evaluated, repeated_call))
 
 
 @repeated_call.def_abstract_eval
 def _shapes(*arguments, function, batched, turns):
-    count = _count(arguments, function)
-    return [jax.core.ShapedArray((turns, count, *r.shape), r.dtype) for r in function.results]
+    count = environment_count(arguments, function)
+    return [result_type(arguments[0], (turns, count, *r.shape), r.dtype) for r in function.results]
+
+
+def _by_machine_code(*arguments, function, batched, turns):
+    """All turns by one call."""
+    count, summed = environment_count(arguments, function), (False,) * len(function.results)
+    can_repeat = function.turns(batched, summed) is not None
+    target = machine_code_or_none(function, lambda: function.target(batched, summed, count)) if can_repeat else None
+    if target is None:
+        return _scanned(*arguments, function=function, batched=batched, turns=turns)
+    types = _shapes(*map(jax.typeof, arguments), function=function, batched=batched, turns=turns)
+    return jax.ffi.ffi_call(target, types)(*arguments, turns_operand(turns, True))
 
 
 def _launched(*arguments, function, batched, turns):
     """One kernel, or one for each turn. (`jax.vmap` may have added environments since the caller chose.)"""
-    one = is_one_kernel(function, batched, _count(arguments, function))
+    one = is_one_kernel(function, batched, environment_count(arguments, function))
     target = machine_code_or_none(function, lambda: function.gpu_target(batched, turns)) if one else None
     if target is None:
         return _scanned(*arguments, function=function, batched=batched, turns=turns)
@@ -117,35 +125,18 @@ def _next_arguments(function: Function, arguments, results) -> list:
     """The arguments of the next turn, but for its sequences."""
     out = list(arguments)
     for k, i in function.carried:
-        out[i] = _first_numbers(results[k], out[i].shape)
+        out[i] = first_numbers(results[k], out[i].shape)
     return out
 
 
-def _first_numbers(x, shape: tuple[int, ...]):
-    """The numbers of a result that are an argument of this shape."""
-    return x if x.shape[-len(shape) :] == shape else x[..., : shape[-1]]
-
-
 mlir.register_lowering(repeated_call, mlir.lower_fun(_launched, multiple_results=True), platform="cuda")
+mlir.register_lowering(repeated_call, mlir.lower_fun(_by_machine_code, multiple_results=True), platform="cpu")
 mlir.register_lowering(repeated_call, mlir.lower_fun(_scanned, multiple_results=True))
 
 
-def _merged_members(arguments, axes, function, batched) -> tuple[list, tuple[bool, ...], tuple[int, int]]:
-    """The operands with the environments of all members of the new axis of `jax.vmap` as one batch, which have environments then, and the
-    numbers of members and of environments of each."""
-    size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
-    first = [1 if i in function.repetition.sequences else 0 for i in range(len(arguments))]  # axis of environments
-    arguments = [x if axis is None else jnp.moveaxis(x, axis, at) for x, axis, at in zip(arguments, axes, first, strict=True)]
-    own = [axis is not None for axis in axes]
-    state = function.carried[0][1]
-    sizes = size, arguments[state].shape[int(own[state])]
-    merged = [merged_environments(x, o, b, sizes, at) for x, o, b, at in zip(arguments, own, batched, first, strict=True)]
-    return merged, tuple(o or b for o, b in zip(own, batched, strict=True)), sizes
-
-
 def _batched(arguments, axes, *, function, batched, turns):
-    """`jax.vmap`, see `_merged_members`."""
-    merged, flags, sizes = _merged_members(arguments, axes, function, batched)
+    """`jax.vmap`, see `merged_members`."""
+    merged, flags, sizes = merged_members(arguments, axes, batched, first_axes(function), function.carried[0][1])
     out = repeated_call.bind(*merged, function=function, batched=flags, turns=turns)
     return [x.reshape(turns, *sizes, *x.shape[2:]) for x in out], [1] * len(out)
 
@@ -154,38 +145,13 @@ batching.primitive_batchers[repeated_call] = _batched
 
 
 def _differentiated(primals, tangents, *, function, batched, turns):
-    """`jax.jvp`: the values by one kernel, the derivatives of the turns one after the other."""
+    """`jax.jvp`: the values by one call, the derivatives of the turns one after the other."""
     out = repeated_call.bind(*primals, function=function, batched=batched, turns=turns)
-    carried = {i: k for k, i in function.carried if k in function.differentiable}
-    given = [not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0 for t in tangents]
-    if not any(given):
-        return out, [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
-    active = tuple(i for i, g in enumerate(given) if g or i in carried)
-    changes = [ad.instantiate_zeros(t) for t in tangents]
-    sequences = function.repetition.sequences
-
-    def before(i, k):
-        """What the turns are given of a carried argument: what was given, then the results of the turns before."""
-        return jnp.concatenate([primals[i][None], _first_numbers(out[k][:-1], primals[i].shape)])
-
-    of_turns = {i: primals[i] for i in sequences} | {i: before(i, k) for k, i in function.carried}
-    known = [out[k] for k in function.known]
-
-    def turn(carry, now):
-        arguments, solutions, pushed = now
-        values = [arguments.get(i, x) for i, x in enumerate(primals)]
-        moved = {**dict(zip(carried, carry, strict=True)), **pushed}
-        new = compiled_call.bind(
-            *values, *solutions, *(moved.get(i, changes[i]) for i in active), function=function.replayed.tangent(active),
-            batched=(*batched, *[True] * len(solutions), *(batched[i] for i in active)), summed=(False,) * len(function.differentiable),
-        )  # fmt: skip
-        found = dict(zip(function.differentiable, new, strict=True))
-        return [_first_numbers(found[k], changes[i].shape) for i, k in carried.items()], new
-
-    pushed = {i: changes[i] for i in active if i in sequences}
-    _, found = jax.lax.scan(turn, [changes[i] for i in carried], (of_turns, known, pushed), length=turns)
-    new = dict(zip(function.differentiable, found, strict=True))
-    return out, [new[k] if k in new else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in enumerate(out)]
+    changes, given = {}, [i for i, t in enumerate(tangents) if is_given(t)]
+    if given:
+        operands = TurnOperands(list(primals), {k: out[k] for k in stored_results(function)}, [tangents[i] for i in given])
+        changes = tangents_by_turns(function, operands, given, (*batched, *(batched[i] for i in given)), turns)
+    return out, [changes[k] if k in changes else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in enumerate(out)]
 
 
 ad.primitive_jvps[repeated_call] = _differentiated
@@ -205,24 +171,24 @@ def last_turn(function: Function, arguments: Sequence[Any], batched: Sequence[bo
     return last_turn_call.bind(*varying_alike(list(arguments)), function=function, batched=tuple(batched), turns=turns)
 
 
-last_turn_call.def_impl(functools.partial(_evaluated, last_turn_call))
+last_turn_call.def_impl(functools.partial(evaluated, last_turn_call))
 
 
 @last_turn_call.def_abstract_eval
 def _shapes_of_last(*arguments, function, batched, turns):
-    count = _count(arguments, function)
+    count = environment_count(arguments, function)
     return [result_type(arguments[0], (count, *function.results[k].shape), function.results[k].dtype) for k, _ in function.carried]
 
 
 def _last_by_machine_code(*arguments, function, batched, turns):
     """All turns by one call."""
-    count, summed = _count(arguments, function), (False,) * len(function.results)
+    count, summed = environment_count(arguments, function), (False,) * len(function.results)
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
     types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
     replaced = {i: k for k, i in function.replacing(batched, summed)}
-    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns))
+    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns, False))
     return [out[k] for k, _ in function.carried]
 
 
@@ -246,25 +212,24 @@ mlir.register_lowering(last_turn_call, mlir.lower_fun(_last_scanned, multiple_re
 
 
 def _batched_last(arguments, axes, *, function, batched, turns):
-    """`jax.vmap`, see `_merged_members`."""
-    merged, flags, sizes = _merged_members(arguments, axes, function, batched)
+    """`jax.vmap`, see `merged_members`."""
+    merged, flags, sizes = merged_members(arguments, axes, batched, first_axes(function), function.carried[0][1])
     out = last_turn_call.bind(*merged, function=function, batched=flags, turns=turns)
     return [x.reshape(*sizes, *x.shape[1:]) for x in out], [0] * len(out)
 
 
-def _last_differentiated(primals, tangents, **params):
-    """`jax.jvp`, of a call for each turn."""
-    active = [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0]
-
-    def last(*values):
-        arguments = list(primals)
-        for i, x in zip(active, values, strict=True):
-            arguments[i] = x
-        return _last_scanned(*arguments, **params)
-
-    out, changes = jax.jvp(last, [primals[i] for i in active], [tangents[i] for i in active])
-    zeros = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
-    return out, [zero if change.dtype == jax.dtypes.float0 else change for zero, change in zip(zeros, changes, strict=True)]
+def _last_differentiated(primals, tangents, *, function, batched, turns):
+    """`jax.jvp`: the states of all turns are stored."""
+    params: dict = {"function": function, "batched": batched, "turns": turns}
+    given = [i for i, t in enumerate(tangents) if is_given(t)]
+    if not carries_all_derivatives(function, given):
+        return differentiated_by_scan(_last_scanned, primals, tangents, **params)
+    changes, out = {}, repeated_call.bind(*primals, **params)
+    if given:
+        operands = TurnOperands(list(primals), {k: out[k] for k in stored_results(function)}, [tangents[i] for i in given])
+        changes = tangents_of_last_turn(function, operands, given, batched, turns)
+    final = {k: out[k][-1] for k, _ in function.carried}
+    return list(final.values()), [changes[k] if k in changes else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in final.items()]
 
 
 batching.primitive_batchers[last_turn_call] = _batched_last

@@ -1,0 +1,57 @@
+"""Operands and results of several calls in turn: what each turn is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+
+from xsim.compile.compiled_call import merged_environments
+from xsim.compile.function import Function
+
+
+def environment_count(arguments: Sequence[Any], function: Function) -> int:
+    """The number of environments. The arguments may have further operands after them."""
+    _, argument = function.carried[0]
+    return arguments[argument].shape[0]
+
+
+def evaluated(primitive: Primitive, *operands, **params) -> list:
+    """The results of a primitive outside of `jax.jit`, also where this is disabled."""
+    with jax.disable_jit(False):
+        return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*operands)
+
+
+def first_numbers(x, shape: tuple[int, ...]):
+    """The numbers of a result that are an argument of this shape."""
+    return x if x.shape[-len(shape) :] == shape else x[..., : shape[-1]]
+
+
+def of_turns(function: Function, arguments: Sequence[Any], results: dict[int, Any]) -> dict[int, Any]:
+    """The arguments of which each turn has its own, stacked (turns, environments, ...): the sequences, and what is carried. results: those
+    of all turns, by number."""
+
+    def carried(i: int, k: int):
+        """What was given, then the results of the turns before."""
+        return jnp.concatenate([arguments[i][None], first_numbers(results[k][:-1], arguments[i].shape)])
+
+    return {i: arguments[i] for i in function.repetition.sequences} | {i: carried(i, k) for k, i in function.carried}
+
+
+def first_axes(function: Function) -> list[int]:
+    """The axis of the environments of each argument, if it has one: sequences have an axis of turns before."""
+    return [1 if i in function.repetition.sequences else 0 for i in range(len(function.shapes))]
+
+
+def merged_members(operands: Sequence[Any], axes, batched: Sequence[bool], first: Sequence[int], state: int) -> tuple:
+    """Operands with the environments of all members of the new axis of `jax.vmap` as one batch; which have environments then; the numbers
+    of members and of environments of each. axes: of the members. first: those of the environments. state: an operand that has them."""
+    size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
+    operands = [x if axis is None else jnp.moveaxis(x, axis, at) for x, axis, at in zip(operands, axes, first, strict=True)]
+    own = [axis is not None for axis in axes]
+    sizes = size, operands[state].shape[int(own[state])]
+    merged = [merged_environments(x, o, b, sizes, at) for x, o, b, at in zip(operands, own, batched, first, strict=True)]
+    return merged, tuple(o or b for o, b in zip(own, batched, strict=True)), sizes
