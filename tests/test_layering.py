@@ -24,8 +24,8 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.blocks", "compile.bounded", "compile.choice", "compile.code_generation", "compile.columns",
-        "compile.elementary", "compile.handler", "compile.program", "compile.rules",
+        "spatial", "compile.arrays", "compile.block_functions", "compile.blocks", "compile.bounded", "compile.choice",
+        "compile.code_generation", "compile.columns", "compile.elementary", "compile.handler", "compile.program", "compile.rules",
     ),
     ("compile.processes",),
     ("compile.machine",),
@@ -107,7 +107,7 @@ def test_no_private_module_of_jax():
     private = re.compile(r"\bjax(lib)?\.(_src|interpreters)\b")
     found = [p.relative_to(PACKAGE).as_posix() for p in sorted(PACKAGE.rglob("*.py")) if private.search(p.read_text())]
     # Primitives with derivatives and a batched form can be defined in no other way (JAX's documentation, "JAX Internals: primitives").
-    names = "bounded", "compiled_call", "function", "primitives", "repeated"
+    names = "bounded", "compiled_call", "function", "primitives", "repeated", "repeated_derivatives"
     assert found == [f"compile/{name}.py" for name in names]
 
 

@@ -12,7 +12,7 @@ import xsim
 from xsim.compile import cuda
 from xsim.compile import function as compiled_function
 from xsim.compile.code_generation import UNOPTIMIZED, machine_code
-from xsim.compile.function import Function
+from xsim.compile.function import Function, Replay
 from xsim.compile.launch import launch_handler
 from xsim.compile.machine import loaded
 from xsim.compile.nvptx import BLOCK, GpuEmitter, Repetition
@@ -42,6 +42,33 @@ def damped() -> Function:
 
     shapes = [jax.ShapeDtypeStruct((n,), jnp.float64) for n in (1, 2, 2, 2)]
     return Function(step, shapes, "step", repetition=Repetition(((0, 1), (1, 2)), (3,)))
+
+
+def hardening() -> Function:
+    """A step of a pendulum (leaves: gravity and a length) whose acceleration is the solution of an equation, at which derivatives are
+    evaluated. The search of the next step starts there. Everything that has a derivative is carried."""
+
+    def residual(gravity, length, q, v, tau, a):
+        return a + 0.3 * a**3 - (tau - gravity[0] / length[0] * jnp.sin(q) - 0.1 * v)
+
+    def improved(*xs):
+        """By a step of Newton's method from the last of the arguments."""
+        return xs[-1] - residual(*xs) / (1 + 0.9 * xs[-1] ** 2)
+
+    def advanced(q, v, a):
+        return [q + 0.1 * (v + 0.1 * a), v + 0.1 * a]
+
+    def step(gravity, length, q, v, last, tau):
+        a = last
+        for _ in range(15):
+            a = improved(gravity, length, q, v, tau, a)
+        return [*advanced(q, v, a), a]
+
+    def replay(gravity, length, q, v, last, tau, a):
+        return advanced(q, v, improved(gravity, length, q, v, tau, jax.lax.stop_gradient(a)))
+
+    shapes = [jax.ShapeDtypeStruct((n,), jnp.float64) for n in (1, 1, 2, 2, 2, 2)]
+    return Function(step, shapes, "step", replay=Replay(replay, (2,)), repetition=Repetition(((0, 2), (1, 3), (2, 4)), (5,)))
 
 
 BATCHED = (False, True, True, True, True)
@@ -162,9 +189,11 @@ CART = """<mujoco><option timestep=".01"/><worldbody><body><joint name="x" type=
 <actuator><motor joint="x" gear="20"/></actuator></mujoco>"""
 
 
+@pytest.mark.parametrize("is_cuda", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-def test_rollouts_of_kernels(shared, x64, monkeypatch):
-    """What a GPU computes, in chunks of two steps and a rest: the states, what is recorded, and gradients are those of single steps.
+def test_recorded_rollouts(shared, is_cuda, x64, monkeypatch):
+    """In calls of two steps and a rest, as on a GPU or on a processor: the states, what is recorded, and gradients are those of single
+    steps.
 
     shared: all environments get the same controls."""
     model = xsim.loads(CART, "mjcf")
@@ -172,22 +201,30 @@ def test_rollouts_of_kernels(shared, x64, monkeypatch):
     ctrls = jnp.asarray(rng.uniform(-1, 1, size=(5, model.nu) if shared else (5, 2, model.nu)))
     state = xsim.init(model, jnp.asarray(rng.normal(size=(2, model.nq))))
 
-    def run():
+    def by_steps(model, state, ctrls, record):
+        recorded = []
+        for ctrl in ctrls:
+            state = xsim.step(model, state, ctrl)
+            recorded.append(record(state, xsim.forward(model, state, ctrl)))
+        return state, jax.tree.map(lambda *xs: jnp.stack(xs), *recorded)
+
+    def results(run):
         def loss(damping, state, ctrls):
-            final, q = xsim.rollout(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: (state.q, data.pos))
+            final, q = run(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: (state.q, data.pos))
             return (final.v**2).sum() + (q[0] ** 2).sum(), (final, q)
 
         arguments = model.get("dof.damping"), state, ctrls
-        results = jax.jit(jax.grad(loss, (0, 2), has_aux=True))(*arguments), jax.jit(loss)(*arguments)[1]
-        return results, "xsim_repeated_call" in str(jax.make_jaxpr(loss)(*arguments))
+        text = str(jax.make_jaxpr(loss)(*arguments))
+        return jax.jit(jax.grad(loss, (0, 2), has_aux=True))(*arguments), jax.jit(loss)(*arguments)[1], text
 
-    wanted, in_kernels = run()
-    assert not in_kernels
-    monkeypatch.setattr("xsim.dynamics.compiled_step.is_cuda", lambda: True)
+    *wanted, _ = results(by_steps)
+    monkeypatch.setattr("xsim.dynamics.compiled_step.is_cuda", lambda: is_cuda)
     monkeypatch.setattr(cuda, "multiprocessors", lambda: 1)
     monkeypatch.setattr("xsim.dynamics.compiled_step.MOST_TURNS", 2)
-    found, in_kernels = run()  # traced again, for its `record` is another function
-    assert in_kernels
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+    monkeypatch.setattr("xsim.dynamics.compiled_step.CACHED_BYTES", 2 * size)
+    *found, text = results(xsim.rollout)
+    assert "xsim_repeated_call" in text and "turns=2" in text
     for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         close(x, reference)
 
@@ -266,6 +303,76 @@ def test_transformations_of_the_last_turn(x64):
             wanted = of_turns(function, *(x if a is None else x[m] for x, a in zip(many, axes, strict=True)))
             for x, reference in zip(found, wanted, strict=True):
                 close(x[m], reference)
+
+
+OF_HARDENING = (False, True, True, True, True, True)
+
+
+def of_hardening(function: Function, gravity, length, q, v, last, taus) -> tuple:
+    """What all turns give, by calls of `Function.function`; derivatives by the equation that the accelerations fulfil."""
+
+    def turn(carry, tau):
+        found = jax.vmap(function.function, (None, 0, 0, 0, 0, 0))(gravity, length, *carry, tau)
+        a = jax.lax.stop_gradient(found[2])
+        q, v = jax.vmap(function.replay.function, (None, 0, 0, 0, 0, 0, 0))(gravity, length, *carry, tau, a)
+        return (q, v, a), (q, v, a)
+
+    return jax.lax.scan(turn, (q, v, last), taus)[1]
+
+
+@pytest.mark.parametrize("environments", [1, 5, 8, 21, 200])
+def test_gradients_of_all_turns_are_one_call(environments, x64):
+    """By all operands: sums over the environments (gravity), over the turns (length), cotangents of the start and of each turn (tau); of a
+    loss of the last turn, and of one of all turns. No loop of XLA's remains."""
+    function, rng = hardening(), np.random.default_rng(3)
+    start, taus = rng.normal(size=(3, environments, 2)), rng.normal(size=(TURNS, environments, 2))
+    arguments = [jnp.array([9.81]), *map(jnp.asarray, (rng.uniform(1, 2, (environments, 1)), *start, taus))]
+    weights = jnp.asarray(rng.normal(size=(2, TURNS, environments, 2)))
+
+    def of_last(results):
+        return (weights[0, 0] * results[0]).sum() + (results[1] ** 2).sum()
+
+    def of_all(results):
+        return (weights[0] * results[0]).sum() + (weights[1] * results[1] ** 2).sum()
+
+    for loss, run, reference in (
+        (of_last, lambda *xs: last_turn(function, xs, OF_HARDENING, TURNS), lambda *xs: [x[-1] for x in of_hardening(function, *xs)]),
+        (of_all, lambda *xs: repeated(function, xs, OF_HARDENING, TURNS), lambda *xs: of_hardening(function, *xs)),
+    ):
+        gradient = jax.jit(jax.value_and_grad(lambda *xs, loss=loss, run=run: loss(run(*xs)), (0, 1, 2, 3, 5)))
+        assert " while(" not in gradient.lower(*arguments).compile().as_text()
+        wanted = jax.value_and_grad(lambda *xs, loss=loss, run=reference: loss(run(*xs)), (0, 1, 2, 3, 5))(*arguments)
+        for x, y in zip(jax.tree.leaves(gradient(*arguments)), jax.tree.leaves(wanted), strict=True):
+            close(x, y)
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_transformations_of_gradients_of_turns(each, x64):
+    """Forward mode, members of `jax.vmap`, which may share operands or cotangents, and second derivatives."""
+    function, rng = hardening(), np.random.default_rng(4)
+    start, taus = rng.normal(size=(3, ENVIRONMENTS, 2)), rng.normal(size=(TURNS, ENVIRONMENTS, 2))
+    arguments = [jnp.array([9.81]), *map(jnp.asarray, (rng.uniform(1, 2, (ENVIRONMENTS, 1)), *start, taus))]
+
+    def losses(which):
+        ways = (repeated if each else last_turn, lambda f, xs, *_: of_hardening(f, *xs))
+
+        def loss(run, *xs):
+            q, v, _ = run(function, xs, OF_HARDENING, TURNS)
+            return (q**3).sum() + (v**2).sum() if each or run is last_turn else (q[-1] ** 3).sum() + (v[-1] ** 2).sum()
+
+        return [jax.grad(lambda *xs, run=run: loss(run, *xs), which) for run in ways]
+
+    for k in (0, 1, 5):
+        found, wanted = (jax.jit(f)(*arguments) for f in losses(k))
+        close(found, wanted)
+        found, wanted = (jax.jit(jax.jacfwd(f, 0))(*arguments) for f in losses(k))
+        close(found, wanted)
+    factors = jnp.array([1.0, 2.0, 0.5])
+    for axes in ((None, None, 0, 0, None, 0), (0, *[None] * 5), (None, 0, *[None] * 4)):
+        many = [x if a is None else factors[(...,) + (None,) * x.ndim] * x for x, a in zip(arguments, axes, strict=True)]
+        found, wanted = (jax.vmap(f, axes)(*many) for f in losses((0, 1, 2, 5)))
+        for x, y in zip(found, wanted, strict=True):
+            close(x, y)
 
 
 def test_arrays_that_are_several_fields_of_a_state():

@@ -85,13 +85,14 @@ def _called(*arguments, function, batched, summed, in_place=False):
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     replaced = {i: k for k, i in function.replacing(batched, summed)} if in_place else {}
     turns = function.turns(batched, summed)
-    further = [] if turns is None else [*(arguments[i] for i in turns.previous), turns_operand(1, False)]
+    further = [] if turns is None else [arguments[i] for i in (*turns.previous, *(i for _, i in turns.pairs_with_own))]
+    further += [] if turns is None else [turns_operand(1)]
     return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *further)
 
 
-def turns_operand(turns: int, stacked: bool):
+def turns_operand(turns: int, stacked: bool = False, own: bool = False):
     """The last operand of machine code that can repeat, see `xsim.compile.blocks.Turns`."""
-    return jnp.array([turns, stacked], jnp.int32)
+    return jnp.array([turns, stacked, own], jnp.int32)
 
 
 def _by_xla(*arguments, function, batched, summed, in_place=False):

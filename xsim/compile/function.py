@@ -474,8 +474,8 @@ class Function:
         are_alike = all(_are_alike(self.results[k], self.shapes[i]) for k, i in carried)
         if len(carried) < len(cotangents) or not (is_by_environment and are_alike):
             return None
-        added = tuple(k for k, is_sum in enumerate(summed) if not is_sum and k not in own)
-        return Turns(carried, base.repetition.sequences, stacked, previous, added, reverse=True)
+        totals = tuple(k for k, is_sum in enumerate(summed) if not is_sum and k not in own)
+        return Turns(carried, base.repetition.sequences, stacked, previous, totals, reverse=True)
 
     def replacing(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
         """Pairs (result, argument): the result is this argument of the next call of a loop. In a loop backwards, the cotangents of the

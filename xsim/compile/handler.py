@@ -14,17 +14,8 @@ from pathlib import Path
 
 import jax
 
-from xsim.compile.blocks import (
-    ALIGNMENT,
-    ARGUMENTS,
-    PADDED,
-    Layout,
-    number_of_turns,
-    partial_block,
-    places_of_rows,
-    sums_of_turns,
-    whole_block,
-)
+from xsim.compile.block_functions import ARGUMENTS, PADDED, additions, number_of_turns, partial_block, whole_block
+from xsim.compile.blocks import ALIGNMENT, Layout, block_memory
 
 CHUNKS = 32
 """Largest number of chunks of a batch."""
@@ -74,7 +65,7 @@ TASK_BYTES = 80
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
     arrays = pointers(layout.inputs, layout.results, layout.counted)
-    blocks = PADDED, *sums_of_turns(layout), whole_block(layout), partial_block(layout)
+    blocks = PADDED, *additions(layout), whole_block(layout), partial_block(layout)
     return "\n".join([_DECLARATIONS, *blocks, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
@@ -92,7 +83,7 @@ entry:
   %donep = getelementptr i8, ptr %task, i64 64
   %chunksp = getelementptr i8, ptr %task, i64 40
   %chunks = load i64, ptr %chunksp
-{_aligned("scratch", places_of_rows(layout).size + ALIGNMENT)}
+{_aligned("scratch", block_memory(layout).size + ALIGNMENT)}
   br label %take
 take:
   %chunk = atomicrmw add ptr %takenp, i64 1 seq_cst

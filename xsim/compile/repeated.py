@@ -23,16 +23,8 @@ from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
-from xsim.compile.repeated_derivatives import (
-    TurnOperands,
-    carries_all_derivatives,
-    differentiated_by_scan,
-    is_given,
-    stored_results,
-    tangents_by_turns,
-    tangents_of_last_turn,
-)
-from xsim.compile.turns import environment_count, evaluated, first_axes, first_numbers, merged_members
+from xsim.compile.repeated_derivatives import carries_all_derivatives, differentiated, differentiated_by_scan, is_given
+from xsim.compile.turns import environment_count, evaluated, first_axes, first_numbers, merged_members, split_members
 
 __all__ = ["is_one_kernel", "last_turn", "repeated"]
 
@@ -52,7 +44,7 @@ def repeated(function: Function, arguments: Sequence[Any], batched: Sequence[boo
 
     Raises Unsupported as a call does."""
     function.check_size(tuple(batched))
-    return repeated_call.bind(*arguments, function=function, batched=tuple(batched), turns=turns)
+    return repeated_call.bind(*varying_alike(list(arguments)), function=function, batched=tuple(batched), turns=turns)
 
 
 def is_one_kernel(function: Function, batched: Sequence[bool], environments: int) -> bool:
@@ -88,7 +80,7 @@ def _by_machine_code(*arguments, function, batched, turns):
     if target is None:
         return _scanned(*arguments, function=function, batched=batched, turns=turns)
     types = _shapes(*map(jax.typeof, arguments), function=function, batched=batched, turns=turns)
-    return jax.ffi.ffi_call(target, types)(*arguments, turns_operand(turns, True))
+    return jax.ffi.ffi_call(target, types)(*arguments, turns_operand(turns, stacked=True))
 
 
 def _launched(*arguments, function, batched, turns):
@@ -138,20 +130,28 @@ def _batched(arguments, axes, *, function, batched, turns):
     """`jax.vmap`, see `merged_members`."""
     merged, flags, sizes = merged_members(arguments, axes, batched, first_axes(function), function.carried[0][1])
     out = repeated_call.bind(*merged, function=function, batched=flags, turns=turns)
-    return [x.reshape(turns, *sizes, *x.shape[2:]) for x in out], [1] * len(out)
+    return split_members(out, sizes, [1] * len(out)), [1] * len(out)
 
 
 batching.primitive_batchers[repeated_call] = _batched
 
 
 def _differentiated(primals, tangents, *, function, batched, turns):
-    """`jax.jvp`: the values by one call, the derivatives of the turns one after the other."""
+    """`jax.jvp`."""
+    if not _carries_derivatives(function, tangents):
+        return differentiated_by_scan(_scanned, primals, tangents, function=function, batched=batched, turns=turns)
     out = repeated_call.bind(*primals, function=function, batched=batched, turns=turns)
-    changes, given = {}, [i for i, t in enumerate(tangents) if is_given(t)]
-    if given:
-        operands = TurnOperands(list(primals), {k: out[k] for k in stored_results(function)}, [tangents[i] for i in given])
-        changes = tangents_by_turns(function, operands, given, (*batched, *(batched[i] for i in given)), turns)
-    return out, [changes[k] if k in changes else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in enumerate(out)]
+    return out, _or_zeros(differentiated(function, primals, tangents, out, batched=batched, turns=turns, each=True), out)
+
+
+def _carries_derivatives(function: Function, tangents) -> bool:
+    """See `carries_all_derivatives`."""
+    return carries_all_derivatives(function, [i for i, t in enumerate(tangents) if is_given(t)])
+
+
+def _or_zeros(changes, values) -> list:
+    """Tangents of values, zero where there are none."""
+    return [ad.Zero(jax.typeof(x).to_tangent_aval()) if change is None else change for change, x in zip(changes, values, strict=True)]
 
 
 ad.primitive_jvps[repeated_call] = _differentiated
@@ -188,7 +188,7 @@ def _last_by_machine_code(*arguments, function, batched, turns):
         return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
     types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
     replaced = {i: k for k, i in function.replacing(batched, summed)}
-    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns, False))
+    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns))
     return [out[k] for k, _ in function.carried]
 
 
@@ -215,21 +215,17 @@ def _batched_last(arguments, axes, *, function, batched, turns):
     """`jax.vmap`, see `merged_members`."""
     merged, flags, sizes = merged_members(arguments, axes, batched, first_axes(function), function.carried[0][1])
     out = last_turn_call.bind(*merged, function=function, batched=flags, turns=turns)
-    return [x.reshape(*sizes, *x.shape[1:]) for x in out], [0] * len(out)
+    return split_members(out, sizes, [0] * len(out)), [0] * len(out)
 
 
 def _last_differentiated(primals, tangents, *, function, batched, turns):
-    """`jax.jvp`: the states of all turns are stored."""
-    params: dict = {"function": function, "batched": batched, "turns": turns}
-    given = [i for i, t in enumerate(tangents) if is_given(t)]
-    if not carries_all_derivatives(function, given):
-        return differentiated_by_scan(_last_scanned, primals, tangents, **params)
-    changes, out = {}, repeated_call.bind(*primals, **params)
-    if given:
-        operands = TurnOperands(list(primals), {k: out[k] for k in stored_results(function)}, [tangents[i] for i in given])
-        changes = tangents_of_last_turn(function, operands, given, batched, turns)
-    final = {k: out[k][-1] for k, _ in function.carried}
-    return list(final.values()), [changes[k] if k in changes else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in final.items()]
+    """`jax.jvp`: the results of all turns are stored."""
+    if not _carries_derivatives(function, tangents):
+        return differentiated_by_scan(_last_scanned, primals, tangents, function=function, batched=batched, turns=turns)
+    out = repeated_call.bind(*primals, function=function, batched=batched, turns=turns)
+    changes = differentiated(function, primals, tangents, out, batched=batched, turns=turns, each=False)
+    final = [out[k][-1] for k, _ in function.carried]
+    return final, _or_zeros([changes[k] for k, _ in function.carried], final)
 
 
 batching.primitive_batchers[last_turn_call] = _batched_last

@@ -18,9 +18,18 @@ from jax.interpreters import ad, batching, mlir
 from xsim.compile.compiled_call import compiled_call, machine_code_or_none, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
-from xsim.compile.turns import environment_count, evaluated, first_axes, first_numbers, merged_members, of_turns
+from xsim.compile.turns import (
+    as_first_numbers,
+    environment_count,
+    evaluated,
+    first_axes,
+    first_numbers,
+    merged_members,
+    of_turns,
+    split_members,
+)
 
-__all__ = ["TurnOperands", "carries_all_derivatives", "differentiated_by_scan", "is_given", "stored_results", "tangents_by_turns", "tangents_of_last_turn"]
+__all__ = ["carries_all_derivatives", "differentiated", "differentiated_by_scan", "is_given"]
 
 
 def is_given(tangent) -> bool:
@@ -43,8 +52,8 @@ def stored_results(function: Function) -> list[int]:
 class TurnOperands(NamedTuple):
     """Operands of the derivatives of several turns.
 
-    arguments: as of the call. results: `stored_results` of all turns, by number. directions: the tangents of the given arguments, or the
-    cotangents of what is carried out of the last turn and has derivatives."""
+    arguments: as of the call. results: `stored_results` of all turns, by number. directions: tangents of the given arguments, or the
+    cotangents of the results that are carried and have derivatives, of the last turn or of each."""
 
     arguments: list
     results: dict[int, Any]
@@ -73,13 +82,42 @@ def _differentiable(function: Function) -> list[tuple[int, int]]:
 # ---- forward mode ----------------------------------------------------------------------------------------------------------------
 
 
-def tangents_by_turns(function: Function, turns: TurnOperands, given: Sequence[int], batched: Sequence[bool], count: int) -> dict[int, Any]:
-    """Tangents of the results of all turns (turns, environments, ...), by the number of the result: a call for each turn. batched: which
-    arguments and given tangents have environments. count: number of turns."""
-    arguments, pairs, active = turns.arguments, _differentiable(function), _active(function, given)
-    changes, has_axis = dict(zip(given, turns.directions, strict=True)), dict(zip(given, batched[len(arguments) :], strict=True))
-    sequences = function.repetition.sequences
-    own = of_turns(function, arguments, turns.results)
+tangents_of_turns = Primitive("xsim_tangents_of_turns")
+"""Tangents of the results that are carried and have derivatives. Operands: see `TurnOperands`, with tangents.
+
+Parameters: function, turns; given: the arguments that have tangents; batched: which arguments and tangents have environments; each: whether
+the results are those of all turns (turns, environments, ...), not of the last one alone."""
+tangents_of_turns.multiple_results = True
+
+
+def differentiated(function: Function, primals, tangents, results: Sequence[Any], *, batched, turns: int, each: bool) -> list:
+    """Tangents of all results of the turns, or of those of the last one, see `tangents_of_turns`; None: zero. tangents: of the arguments.
+    results: of all turns. The function `carries_all_derivatives`."""
+    given = tuple(i for i, t in enumerate(tangents) if is_given(t))
+    changes: dict[int, Any] = {}
+    if given:
+        operands = *primals, *(results[k] for k in stored_results(function)), *(tangents[i] for i in given)
+        flags = *batched, *(batched[i] for i in given)
+        found = tangents_of_turns.bind(*operands, function=function, given=given, batched=flags, turns=turns, each=each)
+        changes = dict(zip((k for k, _ in _differentiable(function)), found, strict=True))
+    return [changes.get(k) for k in range(len(results))]
+
+
+tangents_of_turns.def_impl(functools.partial(evaluated, tangents_of_turns))
+
+
+@tangents_of_turns.def_abstract_eval
+def _tangent_types(*operands, function, given, batched, turns, each):
+    count = environment_count(operands, function)
+    results, lead = [function.results[k] for k, _ in _differentiable(function)], [turns] if each else []
+    return [result_type(operands[0], (*lead, count, *r.shape), r.dtype) for r in results]
+
+
+def _tangents_by_scan(*operands, function, given, batched, turns, each):
+    """A call for each turn."""
+    split, pairs, active = TurnOperands.split(function, operands), _differentiable(function), _active(function, given)
+    arguments, sequences = split.arguments, function.repetition.sequences
+    changes, has_axis = dict(zip(given, split.directions, strict=True)), dict(zip(given, batched[len(arguments) :], strict=True))
 
     def turn(carry, now):
         (numbers, known, pushed), moved = now, dict(zip((i for _, i in pairs), carry, strict=True))
@@ -88,65 +126,35 @@ def tangents_by_turns(function: Function, turns: TurnOperands, given: Sequence[i
         new = compiled_call.bind(
             *values, *known, *(moved[i] for i in active), function=function.replayed.tangent(active),
             batched=(*batched[: len(arguments)], *[True] * len(known), *(has_axis.get(i, True) for i in active)),
-            summed=(False,) * len(function.differentiable),
+            summed=(False,) * len(pairs),
         )  # fmt: skip
-        found = dict(zip(function.differentiable, new, strict=True))
-        return [first_numbers(found[k], arguments[i].shape) for k, i in pairs], new
+        return [first_numbers(x, arguments[i].shape) for x, (_, i) in zip(new, pairs, strict=True)], new if each else None
 
-    start = varying_alike([changes[i] if i in changes else jnp.zeros_like(arguments[i]) for _, i in pairs], arguments)
+    start = [changes[i] if i in changes else jnp.zeros_like(arguments[i]) for _, i in pairs]
     pushed = {i: x for i, x in changes.items() if i in sequences}
-    _, found = jax.lax.scan(turn, start, (own, turns.known(function), pushed), length=count)
-    return dict(zip(function.differentiable, found, strict=True))
-
-
-tangents_of_turns = Primitive("xsim_tangents_of_turns")
-"""Tangents of what is carried out of the last turn and has derivatives. Operands: see `TurnOperands`, with tangents.
-
-Parameters: function, turns; given: the arguments that have tangents; batched: which arguments and tangents have environments."""
-tangents_of_turns.multiple_results = True
-
-
-def tangents_of_last_turn(function: Function, turns: TurnOperands, given: Sequence[int], batched: Sequence[bool], count: int) -> dict[int, Any]:
-    """Tangents of what is carried out of the last turn, by the number of the result. As in `tangents_by_turns`."""
-    operands = *turns.arguments, *turns.results.values(), *turns.directions
-    flags = *batched, *(batched[i] for i in given)
-    found = tangents_of_turns.bind(*operands, function=function, given=tuple(given), batched=flags, turns=count)
-    return dict(zip((k for k, _ in _differentiable(function)), found, strict=True))
-
-
-tangents_of_turns.def_impl(functools.partial(evaluated, tangents_of_turns))
-
-
-@tangents_of_turns.def_abstract_eval
-def _tangent_types(*operands, function, given, batched, turns):
-    count = environment_count(operands, function)
-    results = [function.results[k] for k, _ in _differentiable(function)]
-    return [result_type(operands[0], (count, *r.shape), r.dtype) for r in results]
-
-
-def _tangents_by_scan(*operands, function, given, batched, turns):
-    found = tangents_by_turns(function, TurnOperands.split(function, operands), given, batched, turns)
-    return [found[k][-1] for k, _ in _differentiable(function)]
+    now = of_turns(function, arguments, split.results), split.known(function), pushed
+    last, stacked = jax.lax.scan(turn, varying_alike(start, arguments), now, length=turns)
+    return stacked if each else last
 
 
 mlir.register_lowering(tangents_of_turns, mlir.lower_fun(_tangents_by_scan, multiple_results=True))
 
 
-def _tangents_batched(operands, axes, *, function, given, batched, turns):
+def _tangents_batched(operands, axes, *, function, given, batched, turns, each):
     """`jax.vmap`, see `merged_members`."""
-    merged, flags, sizes = _merged(function, operands, axes, given, batched)
-    out = tangents_of_turns.bind(*merged, function=function, given=given, batched=flags, turns=turns)
-    return [x.reshape(*sizes, *x.shape[1:]) for x in out], [0] * len(out)
+    first = first_axes(function)
+    merged, flags, sizes = _merged(function, operands, axes, [first[i] for i in given], batched)
+    out = tangents_of_turns.bind(*merged, function=function, given=given, batched=flags, turns=turns, each=each)
+    return split_members(out, sizes, [int(each)] * len(out)), [int(each)] * len(out)
 
 
-def _merged(function: Function, operands, axes, given: Sequence[int] | None, batched: Sequence[bool]) -> tuple:
-    """`merged_members` of the operands of a derivative. given: whose tangents are the last operands; None: they are cotangents."""
-    count, results, of_arguments = len(function.shapes), len(stored_results(function)), first_axes(function)
-    last = len(operands) - count - results
-    first = [*of_arguments, *[1] * results, *([0] * last if given is None else [of_arguments[i] for i in given])]
-    flags = [*batched[:count], *[True] * results, *([True] * last if given is None else batched[count:])]
+def _merged(function: Function, operands, axes, first: Sequence[int], batched: Sequence[bool]) -> tuple:
+    """`merged_members` of the operands of a derivative. first: the axis of the environments of its directions. batched: which arguments and
+    directions have environments."""
+    count, results = len(function.shapes), len(stored_results(function))
+    first, flags = [*first_axes(function), *[1] * results, *first], [*batched[:count], *[True] * results, *batched[count:]]
     merged, flags, sizes = merged_members(operands, axes, flags, first, function.carried[0][1])
-    return merged, (*flags[:count], *(flags[count + results :] if given is not None else ())), sizes
+    return merged, (*flags[:count], *flags[count + results :]), sizes
 
 
 def differentiated_by_scan(by_scan, primals, tangents, **params):
@@ -164,7 +172,7 @@ def differentiated_by_scan(by_scan, primals, tangents, **params):
     return out, [zero if change.dtype == jax.dtypes.float0 else change for zero, change in zip(zeros, changes, strict=True)]
 
 
-def _transposed(cotangents, *operands, function, given, batched, turns):
+def _transposed(cotangents, *operands, function, given, batched, turns, each):
     """Reverse mode: the transpose in the tangents."""
     fixed = len(operands) - len(given)
     if not all(ad.is_undefined_primal(x) for x in operands[fixed:]) or any(ad.is_undefined_primal(x) for x in operands[:fixed]):
@@ -173,7 +181,7 @@ def _transposed(cotangents, *operands, function, given, batched, turns):
     flags = dict(zip(given, batched[len(function.shapes) :], strict=True))
     out = cotangents_of_turns.bind(
         *operands[:fixed], *map(ad.instantiate_zeros, cotangents), function=function, active=active,
-        batched=batched[: len(function.shapes)], summed=tuple(not flags.get(i, True) for i in active), turns=turns,
+        batched=batched[: len(function.shapes)], summed=tuple(not flags.get(i, True) for i in active), turns=turns, each=each,
     )  # fmt: skip
     found = dict(zip(active, out, strict=True))
     return [*[None] * fixed, *(found[i] for i in given)]
@@ -186,17 +194,17 @@ ad.primitive_transposes[tangents_of_turns] = _transposed
 # ---- reverse mode ----------------------------------------------------------------------------------------------------------------
 
 cotangents_of_turns = Primitive("xsim_cotangents_of_turns")
-"""Cotangents of active arguments; those of a sequence have an axis of turns before that of the environments. Operands: see `TurnOperands`, with
-cotangents.
+"""Cotangents of active arguments; those of a sequence have an axis of turns before that of the environments. Operands: see
+`TurnOperands`, with cotangents.
 
 Parameters: function, turns; active: the arguments; batched: which arguments have environments; summed: which cotangents are sums over the
-environments."""
+environments; each: whether the operands are cotangents of the results of all turns, not of the last one alone."""
 cotangents_of_turns.multiple_results = True
 cotangents_of_turns.def_impl(functools.partial(evaluated, cotangents_of_turns))
 
 
 @cotangents_of_turns.def_abstract_eval
-def _cotangent_types(*operands, function, active, batched, summed, turns):
+def _cotangent_types(*operands, function, active, batched, summed, turns, each):
     return _types(operands[0], environment_count(operands, function), function, active, summed, turns)
 
 
@@ -209,19 +217,20 @@ def _types(operand, count: int, function: Function, active, summed, turns: int) 
     return out
 
 
-def _cotangents_by_machine_code(*operands, function, active, batched, summed, turns):
+def _cotangents_by_machine_code(*operands, function, active, batched, summed, turns, each):
     """All turns by one call."""
     given, reverse = TurnOperands.split(function, operands), function.replayed.reverse(active)
     count, flags = environment_count(operands, function), _flags(function, batched)
     repetition = reverse.turns(flags, summed) if function.turns(batched, (False,) * len(function.results)) else None
     target = None if repetition is None else machine_code_or_none(reverse, lambda: reverse.target(flags, summed, count))
     if target is None:
-        return _cotangents_by_scan(*operands, function=function, active=active, batched=batched, summed=summed, turns=turns)
-    result_of = {i: k for k, i in function.carried}
-    previous = [given.results[result_of[i]] for i in repetition.previous]
+        params: dict = {"function": function, "active": active, "batched": batched, "summed": summed, "turns": turns, "each": each}
+        return _cotangents_by_scan(*operands, **params)
     types = _types(jax.typeof(operands[0]), count, function, active, summed, turns)
-    of_program = *given.arguments, *given.known(function), *given.directions
-    return jax.ffi.ffi_call(target, types)(*of_program, *previous, turns_operand(turns, True))
+    result_of, own = {i: k for k, i in function.carried}, dict(enumerate(given.directions, len(flags) - len(given.directions)))
+    of_program = *given.arguments, *given.known(function), *_start(given.directions, each)
+    further = *(given.results[result_of[i]] for i in repetition.previous), *(own[i] for _, i in repetition.pairs_with_own)
+    return jax.ffi.ffi_call(target, types)(*of_program, *further, turns_operand(turns, stacked=True, own=each))
 
 
 def _flags(function: Function, batched) -> tuple[bool, ...]:
@@ -229,26 +238,35 @@ def _flags(function: Function, batched) -> tuple[bool, ...]:
     return (*batched, *[True] * (len(function.known) + len(_differentiable(function))))
 
 
-def _cotangents_by_scan(*operands, function, active, batched, summed, turns):
+def _start(directions: Sequence[Any], each: bool) -> list:
+    """The cotangents with which the last turn begins, without those that each turn has of its own."""
+    return [jnp.zeros_like(x, shape=x.shape[1:]) for x in directions] if each else list(directions)
+
+
+def _cotangents_by_scan(*operands, function, active, batched, summed, turns, each):
     """A call for each turn."""
     given, reverse = TurnOperands.split(function, operands), function.replayed.reverse(active)
     sequences, carried = function.repetition.sequences, [i for _, i in _differentiable(function)]
-    added = [i for i in active if i not in carried and i not in sequences]
+    totals = [i for i in active if i not in carried and i not in sequences]
 
     def turn(carry, now):
-        (cotangents, sums), (numbers, known) = carry, now
+        (cotangents, sums), (numbers, known, own) = carry, now
+        cotangents = [x + own[i] for i, x in enumerate(cotangents)] if each else cotangents
         values = [numbers.get(i, x) for i, x in enumerate(given.arguments)]
         out = compiled_call.bind(
             *values, *known, *cotangents, function=reverse, batched=_flags(function, batched), summed=summed, in_place=True
         )
         found = dict(zip(active, out, strict=True))
-        return ([found[i] for i in carried], [x + found[i] for x, i in zip(sums, added, strict=True)]), {i: found[i] for i in sequences if i in found}
+        cotangents = [as_first_numbers(found[i], x.shape) for i, x in zip(carried, cotangents, strict=True)]
+        return (cotangents, [x + found[i] for x, i in zip(sums, totals, strict=True)]), {i: found[i] for i in sequences if i in found}
 
-    types = dict(zip(active, _types(jax.typeof(operands[0]), environment_count(operands, function), function, active, summed, turns), strict=True))
-    zeros = varying_alike([jnp.zeros(types[i].shape, types[i].dtype) for i in added], operands)
-    each = of_turns(function, given.arguments, given.results), given.known(function)
-    (cotangents, sums), stacked = jax.lax.scan(turn, (given.directions, zeros), each, length=turns, reverse=True)
-    found = {**dict(zip(carried, cotangents, strict=True)), **dict(zip(added, sums, strict=True)), **stacked}
+    types = _types(jax.typeof(operands[0]), environment_count(operands, function), function, active, summed, turns)
+    zeros = [jnp.zeros(x.shape, x.dtype) for i, x in zip(active, types, strict=True) if i in totals]
+    start = varying_alike((_start(given.directions, each), zeros), operands)
+    now = of_turns(function, given.arguments, given.results), given.known(function), given.directions if each else None
+    (cotangents, sums), stacked = jax.lax.scan(turn, start, now, length=turns, reverse=True)
+    cotangents = [first_numbers(x, given.arguments[i].shape) for x, i in zip(cotangents, carried, strict=True)]
+    found = {**dict(zip(carried, cotangents, strict=True)), **dict(zip(totals, sums, strict=True)), **stacked}
     return [found[i] for i in active]
 
 
@@ -256,13 +274,15 @@ mlir.register_lowering(cotangents_of_turns, mlir.lower_fun(_cotangents_by_machin
 mlir.register_lowering(cotangents_of_turns, mlir.lower_fun(_cotangents_by_scan, multiple_results=True))
 
 
-def _cotangents_batched(operands, axes, *, function, active, batched, summed, turns):
+def _cotangents_batched(operands, axes, *, function, active, batched, summed, turns, each):
     """`jax.vmap`, see `merged_members`."""
-    merged, flags, sizes = _merged(function, operands, axes, None, batched)
-    no_sums = (False,) * len(summed)
-    out = cotangents_of_turns.bind(*merged, function=function, active=active, batched=flags, summed=no_sums, turns=turns)
+    cotangents = len(_differentiable(function))
+    merged, flags, sizes = _merged(function, operands, axes, [int(each)] * cotangents, (*batched, *[True] * cotangents))
+    out = cotangents_of_turns.bind(
+        *merged, function=function, active=active, batched=flags[: len(batched)], summed=(False,) * len(summed), turns=turns, each=each
+    )
     first = [1 if i in function.repetition.sequences else 0 for i in active]
-    out = [x.reshape(*x.shape[:at], *sizes, *x.shape[at + 1 :]) for x, at in zip(out, first, strict=True)]
+    out = split_members(out, sizes, first)
     return [x.sum(at + 1) if s else x for x, s, at in zip(out, summed, first, strict=True)], first
 
 

@@ -30,6 +30,11 @@ def first_numbers(x, shape: tuple[int, ...]):
     return x if x.shape[-len(shape) :] == shape else x[..., : shape[-1]]
 
 
+def as_first_numbers(x, shape: tuple[int, ...]):
+    """The cotangent of a result of this shape whose `first_numbers` have the cotangent x."""
+    return x if x.shape == shape else jnp.pad(x, [(0, n - m) for m, n in zip(x.shape, shape, strict=True)])
+
+
 def of_turns(function: Function, arguments: Sequence[Any], results: dict[int, Any]) -> dict[int, Any]:
     """The arguments of which each turn has its own, stacked (turns, environments, ...): the sequences, and what is carried. results: those
     of all turns, by number."""
@@ -55,3 +60,8 @@ def merged_members(operands: Sequence[Any], axes, batched: Sequence[bool], first
     sizes = size, operands[state].shape[int(own[state])]
     merged = [merged_environments(x, o, b, sizes, at) for x, o, b, at in zip(operands, own, batched, first, strict=True)]
     return merged, tuple(o or b for o, b in zip(own, batched, strict=True)), sizes
+
+
+def split_members(results: Sequence[Any], sizes: tuple[int, int], axes: Sequence[int]) -> list:
+    """Results with an axis of members, in place of all members' environments as one batch. axes: of the environments."""
+    return [x.reshape(*x.shape[:at], *sizes, *x.shape[at + 1 :]) for x, at in zip(results, axes, strict=True)]

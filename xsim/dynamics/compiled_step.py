@@ -37,9 +37,11 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     if steps == 1 and record is None:
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
     if stepper.has_kernels(carry):
-        (final, _), recorded = stepper.in_kernels(carry, sequences, steps)
-    elif stepper.has_turns(carry):
+        (final, _), recorded = stepper.in_calls(carry, sequences, steps, min(MOST_TURNS, stepper.turns_in(carry, TURN_BYTES)))
+    elif stepper.has_turns() and record is None:
         (final, _), recorded = stepper.in_turns(carry, sequences, steps), None
+    elif stepper.has_turns():
+        (final, _), recorded = stepper.in_calls(carry, sequences, steps, stepper.turns_in(carry, CACHED_BYTES))
     else:
         (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)
     return _public(final, batch), recorded
@@ -52,6 +54,8 @@ INPUT_BYTES = 2**22
 them."""
 TURN_BYTES = 2**28
 """Memory for the states of the steps of one kernel, which stores them all."""
+CACHED_BYTES = 2**22
+"""Memory for the states of the steps of one call of machine code that stores them: what is recorded of them is read from the cache."""
 
 
 class _Stepper(NamedTuple):
@@ -78,7 +82,7 @@ class _Stepper(NamedTuple):
         return (after, start), None if self.record is None else self.record(_public(after, self.batch), *inputs)
 
     def several(self, carry, xs, turns: int):
-        """Steps by one kernel. xs: of each step."""
+        """Steps by one kernel, or one call of machine code, that stores all states. xs: of each step."""
         current, start = carry
         *fields, solutions = repeated(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
         after = with_mocap([x[-1] for x in fields], current.mocap), next_start(start, solutions[-1])
@@ -99,9 +103,9 @@ class _Stepper(NamedTuple):
         """Whether `several` is faster than `one`."""
         return is_cuda() and self.complete is None and is_one_kernel(self.function, self._batched(), len(carry[0].q))
 
-    def has_turns(self, carry) -> bool:
-        """Whether `last` replaces `one`."""
-        if is_cuda() or self.complete is not None or self.record is not None:
+    def has_turns(self) -> bool:
+        """Whether machine code makes several steps, by `last` or `several`."""
+        if is_cuda() or self.complete is not None:
             return False
         return self.function.turns(self._batched(), (False,) * len(self.function.results)) is not None
 
@@ -125,11 +129,15 @@ class _Stepper(NamedTuple):
         carry, _ = jax.lax.scan(lambda carry, xs: (self.last(carry, xs, turns), None), carry, heads, length=steps // turns)
         return self.last(carry, rest, steps % turns) if steps % turns else carry
 
-    def in_kernels(self, carry, xs, steps: int):
-        """Steps by as few kernels as the memory for their states allows."""
+    def turns_in(self, carry, memory: int) -> int:
+        """How many steps have states that fit into this number of bytes; at least one."""
         state, _ = carry
         size = sum(x.size * x.dtype.itemsize for x in parts(state))
-        turns = min(steps, MOST_TURNS, max(1, TURN_BYTES // max(size, 1)))
+        return max(1, memory // max(size, 1))
+
+    def in_calls(self, carry, xs, steps: int, turns: int):
+        """Steps by `several` calls of at most this number of turns."""
+        turns = min(steps, turns)
         heads, rest = _in_parts(xs, steps, turns)
         carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=steps // turns)
         recorded = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), recorded)
