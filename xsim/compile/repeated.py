@@ -1,9 +1,10 @@
 """Calls of a function in turn, whose results are arguments of the next: steps of a simulation.
 
-On a processor the turns can be one call of machine code, which returns the results of the last one (`last_turn`). Its threads start and
-wait for each other once, and a block of environments finds in the cache what it carries.
+On a processor the turns can be one call of machine code, which returns the results of the last one (`last_turn`) or of all (`repeated`).
+Its threads start and wait for each other once, and a block of environments finds in the cache what it carries. The derivative in reverse
+mode is one call, too (`xsim.compile.repeated_derivatives`).
 
-On an NVIDIA GPU they can be one kernel, which returns the results of all (`repeated`). In such a kernel no environment waits for the others
+On an NVIDIA GPU they can be one kernel, which returns the results of all. In such a kernel no environment waits for the others
 after each turn, and a call of each turn takes as long as its slowest environment. But warps that are at different places of the code do not
 share what they fetch of it (`is_one_kernel`).
 """
@@ -187,8 +188,7 @@ def _last_by_machine_code(*arguments, function, batched, turns):
     if target is None:
         return _last_scanned(*arguments, function=function, batched=batched, turns=turns)
     types = [result_type(jax.typeof(arguments[0]), (count, *r.shape), r.dtype) for r in function.results]
-    replaced = {i: k for k, i in function.replacing(batched, summed)}
-    out = jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, turns_operand(turns))
+    out = jax.ffi.ffi_call(target, types)(*arguments, turns_operand(turns))
     return [out[k] for k, _ in function.carried]
 
 
