@@ -11,6 +11,7 @@ import pytest
 import xsim
 from xsim.compile import cuda
 from xsim.compile import function as compiled_function
+from xsim.compile.choice import tracing_for
 from xsim.compile.code_generation import UNOPTIMIZED, machine_code
 from xsim.compile.function import Function, Replay
 from xsim.compile.launch import launch_handler
@@ -409,3 +410,22 @@ def test_rollouts_are_single_steps_to_the_last_bit(shared, monkeypatch):
         state = xsim.step(model, state, ctrl)
     for x, reference in zip(jax.tree.leaves((found, start)), jax.tree.leaves((state, before)), strict=True):
         np.testing.assert_array_equal(x, reference)
+
+
+@pytest.mark.parametrize("compiler", ["llvm", "xla"])
+def test_rollouts_of_no_step(compiler):
+    """The state stays as it is, and nothing is recorded."""
+    model = xsim.loads(CART, "mjcf")
+    state = xsim.init(model, jnp.ones((3, model.nq)))
+
+    def end(q, **inputs):
+        return xsim.rollout(model, xsim.init(model, q), **inputs, record=lambda state, data: state.q)
+
+    with tracing_for(compiler):
+        for inputs in ({"steps": 0}, {"ctrls": jnp.zeros((0, 3, model.nu))}, {"taus": jnp.zeros((0, model.nv))}):
+            for final, recorded in (xsim.rollout(model, state, **inputs), end(state.q, **inputs)):
+                for x, reference in zip(jax.tree.leaves(final), jax.tree.leaves(state), strict=True):
+                    np.testing.assert_array_equal(x, reference)
+                assert recorded is None or recorded.shape == (0, 3, model.nq)
+            gradient = jax.grad(lambda q, inputs=inputs: end(q, **inputs)[0].q.sum())(state.q)
+            np.testing.assert_array_equal(gradient, jnp.ones((3, model.nq)))

@@ -36,11 +36,11 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     carry = varying_alike(carry, [x for x, _ in system.operands()], sequences)
     if steps == 1 and record is None:
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
-    if stepper.has_kernels(carry):
+    if steps and stepper.has_kernels(carry):
         (final, _), recorded = stepper.in_calls(carry, sequences, steps, min(MOST_TURNS, stepper.turns_in(carry, TURN_BYTES)))
-    elif stepper.has_turns() and record is None:
+    elif steps and stepper.has_turns() and record is None:
         (final, _), recorded = stepper.in_turns(carry, sequences, steps), None
-    elif stepper.has_turns():
+    elif steps and stepper.has_turns():
         (final, _), recorded = stepper.in_calls(carry, sequences, steps, stepper.turns_in(carry, CACHED_BYTES))
     else:
         (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)

@@ -37,7 +37,8 @@ class Inputs(NamedTuple):
 
 def common_batch(model: Model, state: State, inputs: Inputs) -> tuple[int, ...]:
     """Common batch shape of the model's leaves, the state and the inputs."""
-    return batch_shape(model, *zip(parts(state), RANKS, strict=True), *((x[0], 1) for x in inputs if x is not None))
+    of_a_step = (jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in inputs if x is not None)
+    return batch_shape(model, *zip(parts(state), RANKS, strict=True), *((x, 1) for x in of_a_step))
 
 
 def parts(state: State) -> tuple:
