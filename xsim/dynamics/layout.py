@@ -60,7 +60,7 @@ class Lanes(NamedTuple):
         """Components of a sequence (steps, n) or (steps, *batch, n): n arrays of shape (steps,) or (steps, lanes)."""
         if x.ndim > 2:
             size = math.prod(self.batch)
-            x = jnp.broadcast_to(x, (x.shape[0], *self.batch, x.shape[-1])).reshape(x.shape[0], size, -1)
+            x = jnp.broadcast_to(x, (x.shape[0], *self.batch, x.shape[-1])).reshape(x.shape[0], size, x.shape[-1])
             if self.width != size:
                 fill = jnp.broadcast_to(x[:, :1], (x.shape[0], self.width - size, x.shape[2]))
                 x = jnp.concatenate([x, fill], 1)
