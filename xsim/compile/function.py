@@ -393,9 +393,9 @@ class Function:
 
     @property
     def carried(self) -> tuple[tuple[int, int], ...]:
-        """The pairs (result, argument) of the repetition, but for results that have fewer numbers than the argument, such as none."""
+        """The pairs (result, argument) of the repetition, but for results that have no numbers where the argument has some."""
         pairs = self.repetition.carried if self.repetition else ()
-        return tuple((k, i) for k, i in pairs if math.prod(self.results[k].shape) >= math.prod(self.shapes[i].shape))
+        return tuple((k, i) for k, i in pairs if _are_alike(self.results[k], self.shapes[i]))
 
     def can_repeat(self, batched: tuple[bool, ...]) -> bool:
         """Whether several calls with such operands are one kernel."""
@@ -447,16 +447,12 @@ class Function:
         return HostEmitter(program, target, sizes, list(batched), list(summed), self.turns(batched, summed)).modules()
 
     def turns(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
-        """How the machine code for a processor repeats; None: it does not. What it carries has the same numbers as an argument and as a
-        result."""
+        """How the machine code for a processor repeats; None: it does not."""
         if self.reverse_of is not None:
             return self._turns_in_reverse(batched, summed)
         if not self.can_repeat(batched) or any(summed):
             return None
         assert self.repetition is not None
-        pairs = [(self.results[k], self.shapes[i]) for k, i in self.carried]
-        if not all(_are_alike(*pair) for pair in pairs):
-            return None
         return Turns(self.carried, self.repetition.sequences, stacked=tuple(range(len(self.results))))
 
     def _turns_in_reverse(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
@@ -471,8 +467,7 @@ class Function:
         previous = (*(i for _, i in base.carried), *base.repetition.previous)
         own = {k for k, _ in carried} | {*stacked}
         is_by_environment = all(batched[i] for i in (*previous, *cotangents.values())) and not any(summed[k] for k in own)
-        are_alike = all(_are_alike(self.results[k], self.shapes[i]) for k, i in carried)
-        if len(carried) < len(cotangents) or not (is_by_environment and are_alike):
+        if len(carried) < len(cotangents) or not is_by_environment:
             return None
         totals = tuple(k for k, is_sum in enumerate(summed) if not is_sum and k not in own)
         return Turns(carried, base.repetition.sequences, stacked, previous, totals, reverse=True)

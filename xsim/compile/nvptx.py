@@ -43,7 +43,7 @@ finished:"""
 class Repetition(NamedTuple):
     """How a function is evaluated several times in one kernel.
 
-    carried: pairs (result, argument). The result of a turn is the argument of the next one; of a longer result, its first numbers are.
+    carried: pairs (result, argument). The result of a turn is the argument of the next one; they have one shape.
     sequences: arguments of which each turn has its own. All these arguments are those of environments. previous: of a function whose
     derivatives are taken, further arguments that are results of the turn before, which it does not return itself."""
 

@@ -25,7 +25,7 @@ from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
 from xsim.compile.repeated_derivatives import carries_all_derivatives, differentiated, differentiated_by_scan, is_given
-from xsim.compile.turns import environment_count, evaluated, first_axes, first_numbers, merged_members, split_members
+from xsim.compile.turns import environment_count, evaluated, first_axes, merged_members, split_members
 
 __all__ = ["is_one_kernel", "last_turn", "repeated"]
 
@@ -118,7 +118,7 @@ def _next_arguments(function: Function, arguments, results) -> list:
     """The arguments of the next turn, but for its sequences."""
     out = list(arguments)
     for k, i in function.carried:
-        out[i] = first_numbers(results[k], out[i].shape)
+        out[i] = results[k]
     return out
 
 

@@ -18,16 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from xsim.compile.compiled_call import compiled_call, machine_code_or_none, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
-from xsim.compile.turns import (
-    as_first_numbers,
-    environment_count,
-    evaluated,
-    first_axes,
-    first_numbers,
-    merged_members,
-    of_turns,
-    split_members,
-)
+from xsim.compile.turns import environment_count, evaluated, first_axes, merged_members, of_turns, split_members
 
 __all__ = ["carries_all_derivatives", "differentiated", "differentiated_by_scan", "is_given"]
 
@@ -128,7 +119,7 @@ def _tangents_by_scan(*operands, function, given, batched, turns, each):
             batched=(*batched[: len(arguments)], *[True] * len(known), *(has_axis.get(i, True) for i in active)),
             summed=(False,) * len(pairs),
         )  # fmt: skip
-        return [first_numbers(x, arguments[i].shape) for x, (_, i) in zip(new, pairs, strict=True)], new if each else None
+        return new, new if each else None
 
     start = [changes[i] if i in changes else jnp.zeros_like(arguments[i]) for _, i in pairs]
     pushed = {i: x for i, x in changes.items() if i in sequences}
@@ -257,15 +248,14 @@ def _cotangents_by_scan(*operands, function, active, batched, summed, turns, eac
             *values, *known, *cotangents, function=reverse, batched=_flags(function, batched), summed=summed, in_place=True
         )
         found = dict(zip(active, out, strict=True))
-        cotangents = [as_first_numbers(found[i], x.shape) for i, x in zip(carried, cotangents, strict=True)]
-        return (cotangents, [x + found[i] for x, i in zip(sums, totals, strict=True)]), {i: found[i] for i in sequences if i in found}
+        sums = [x + found[i] for x, i in zip(sums, totals, strict=True)]
+        return ([found[i] for i in carried], sums), {i: found[i] for i in sequences if i in found}
 
     types = _types(jax.typeof(operands[0]), environment_count(operands, function), function, active, summed, turns)
     zeros = [jnp.zeros(x.shape, x.dtype) for i, x in zip(active, types, strict=True) if i in totals]
     start = varying_alike((_start(given.directions, each), zeros), operands)
     now = of_turns(function, given.arguments, given.results), given.known(function), given.directions if each else None
     (cotangents, sums), stacked = jax.lax.scan(turn, start, now, length=turns, reverse=True)
-    cotangents = [first_numbers(x, given.arguments[i].shape) for x, i in zip(cotangents, carried, strict=True)]
     found = {**dict(zip(carried, cotangents, strict=True)), **dict(zip(totals, sums, strict=True)), **stacked}
     return [found[i] for i in active]
 

@@ -25,23 +25,13 @@ def evaluated(primitive: Primitive, *operands, **params) -> list:
         return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*operands)
 
 
-def first_numbers(x, shape: tuple[int, ...]):
-    """The numbers of a result that are an argument of this shape."""
-    return x if x.shape[-len(shape) :] == shape else x[..., : shape[-1]]
-
-
-def as_first_numbers(x, shape: tuple[int, ...]):
-    """The cotangent of a result of this shape whose `first_numbers` have the cotangent x."""
-    return x if x.shape == shape else jnp.pad(x, [(0, n - m) for m, n in zip(x.shape, shape, strict=True)])
-
-
 def of_turns(function: Function, arguments: Sequence[Any], results: dict[int, Any]) -> dict[int, Any]:
     """The arguments of which each turn has its own, stacked (turns, environments, ...): the sequences, and what is carried. results: those
     of all turns, by number."""
 
     def carried(i: int, k: int):
         """What was given, then the results of the turns before."""
-        return jnp.concatenate([arguments[i][None], first_numbers(results[k][:-1], arguments[i].shape)])
+        return jnp.concatenate([arguments[i][None], results[k][:-1]])
 
     return {i: arguments[i] for i in function.repetition.sequences} | {i: carried(i, k) for k, i in function.carried}
 

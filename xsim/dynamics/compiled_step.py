@@ -73,8 +73,8 @@ class _Stepper(NamedTuple):
         """A step by one call."""
         current, start = carry
         given = [by_environment(x, 1, current.q.shape[:1]) for x in xs if x is not None]
-        *fields, solutions = self.function(*self._operands(carry, given), in_place=self.in_place)
-        after, start = with_mocap(fields, current.mocap), next_start(start, solutions)
+        *fields, found, _ = self.function(*self._operands(carry, given), in_place=self.in_place)
+        after, start = with_mocap(fields, current.mocap), next_start(start, found)
         inputs = self._inputs(xs)
         if self.complete is not None:
             states = _public(current, self.batch), _public(after, self.batch)
@@ -84,8 +84,8 @@ class _Stepper(NamedTuple):
     def several(self, carry, xs, turns: int):
         """Steps by one kernel, or one call of machine code, that stores all states. xs: of each step."""
         current, start = carry
-        *fields, solutions = repeated(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
-        after = with_mocap([x[-1] for x in fields], current.mocap), next_start(start, solutions[-1])
+        *fields, found, _ = repeated(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
+        after = with_mocap([x[-1] for x in fields], current.mocap), next_start(start, found[-1])
         record = self.record
         if record is None:
             return after, None
@@ -96,8 +96,8 @@ class _Stepper(NamedTuple):
         """What is carried after steps by one call of machine code. xs: of each step."""
         current, start = carry
         out = last_turn(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
-        solutions = out[len(ADVANCED) :]  # only with warm starts
-        return with_mocap(out[: len(ADVANCED)], current.mocap), next_start(start, solutions[0]) if solutions else start
+        found = out[len(ADVANCED) :]  # if it is carried
+        return with_mocap(out[: len(ADVANCED)], current.mocap), next_start(start, found[0]) if found else start
 
     def has_kernels(self, carry) -> bool:
         """Whether `several` is faster than `one`."""
@@ -172,11 +172,10 @@ def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: In
     return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present, warm)
 
 
-def next_start(start, solutions):
-    """Where the search of the next step starts (..., nv or 0), see `step_function`: the acceleration that was found last. solutions: of the
-    step (..., n). Without any of them, as of an integrator that does not return them, it starts as in this step."""
-    width = start.shape[-1]
-    return jax.lax.stop_gradient(solutions[..., :width]) if solutions.shape[-1] else start
+def next_start(start, found):
+    """Where the search of the next step starts (..., nv or 0): where this one has found the acceleration last; as in this step if the
+    integrator does not say that (0 numbers)."""
+    return jax.lax.stop_gradient(found) if found.shape[-1] else start
 
 
 def _environments(state: State, batch: tuple[int, ...]) -> State:
@@ -218,10 +217,11 @@ def step_function(
 
     Its arguments are the system's numbers, the fields of the state, ctrl and tau if they are present, and where the search of the
     acceleration starts (nv; 0 without warm starts), see `StepInputs`. Its results are the fields that change, see `with_mocap`, and
-    the solutions of the equations of motion. Derivatives are evaluated at these solutions, which are not computed again. shared: how many
-    of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with their types. present: whether ctrl and tau
-    are. warm: whether the search has warm starts."""
+    the solutions of the equations of motion: those with which the search of the next step starts, and the others. Derivatives are evaluated
+    at these solutions, which are not computed again. shared: how many of the numbers all environments share. order: see `Prepared`. shapes:
+    of the fields, with their types. present: whether ctrl and tau are. warm: whether the search has warm starts."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
+    starts = nv if warm else 0
 
     def advanced(solutions, shared_numbers, own, *given) -> tuple[list, list]:
         """The fields that change, and the solutions. solutions: the latter, where they are known, else None."""
@@ -236,17 +236,19 @@ def step_function(
 
     def step(*arguments):
         fields, solutions = advanced(None, *arguments)
-        return [*fields, jnp.stack(solutions).astype(dtype) if solutions else jnp.zeros(0, dtype)]
+        solutions = jnp.stack(solutions).astype(dtype) if solutions else jnp.zeros(0, dtype)
+        return [*fields, solutions[:starts], solutions[starts:]]
 
     def replay(*arguments):
-        return advanced(arguments[-1], *arguments[:-1])[0]
+        *arguments, found, others = arguments
+        return advanced(jnp.concatenate([found, others]), *arguments)[0]
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
-    start = jax.ShapeDtypeStruct((nv if warm else 0,), dtype)
+    start = jax.ShapeDtypeStruct((starts,), dtype)
     fields = [jax.ShapeDtypeStruct(*s) for s in shapes]
     return Function(
-        step, [*vectors, *fields, *inputs, start], "step", replay=Replay(replay, (len(ADVANCED),)),
+        step, [*vectors, *fields, *inputs, start], "step", replay=Replay(replay, (len(ADVANCED), len(ADVANCED) + 1)),
         repetition=_repetition(len(vectors), len(inputs), warm),
         entry=system.function.entry.derived("step", shared, order, shapes, nu, present, warm),
     )  # fmt: skip
