@@ -164,10 +164,10 @@ def differentiated_by_scan(by_scan, primals, tangents, **params):
 
 
 def _transposed(cotangents, *operands, function, given, batched, turns, each):
-    """Reverse mode: the transpose in the tangents."""
+    """Reverse mode: the transpose in those tangents that are not known (to be zero)."""
     fixed = len(operands) - len(given)
-    if not all(ad.is_undefined_primal(x) for x in operands[fixed:]) or any(ad.is_undefined_primal(x) for x in operands[:fixed]):
-        raise NotImplementedError(f"turns of {function.name} are linear in their tangents, all together")
+    if any(ad.is_undefined_primal(x) for x in operands[:fixed]):
+        raise NotImplementedError(f"turns of {function.name} are not linear in their arguments")
     active = _active(function, given)
     flags = dict(zip(given, batched[len(function.shapes) :], strict=True))
     out = cotangents_of_turns.bind(
@@ -175,7 +175,7 @@ def _transposed(cotangents, *operands, function, given, batched, turns, each):
         batched=batched[: len(function.shapes)], summed=tuple(not flags.get(i, True) for i in active), turns=turns, each=each,
     )  # fmt: skip
     found = dict(zip(active, out, strict=True))
-    return [*[None] * fixed, *(found[i] for i in given)]
+    return [*[None] * fixed, *(found[i] if ad.is_undefined_primal(x) else None for i, x in zip(given, operands[fixed:], strict=True))]
 
 
 batching.primitive_batchers[tangents_of_turns] = _tangents_batched
