@@ -210,7 +210,7 @@ def test_recorded_rollouts(shared, is_cuda, x64, monkeypatch):
 
     def results(run):
         def loss(damping, state, ctrls):
-            final, q = run(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: (state.q, data.pos))
+            final, q = run(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: (state.q, data.pos, state.act))
             return (final.v**2).sum() + (q[0] ** 2).sum(), (final, q)
 
         arguments = model.get("dof.damping"), state, ctrls

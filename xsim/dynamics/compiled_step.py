@@ -137,10 +137,11 @@ class _Stepper(NamedTuple):
 
     def in_calls(self, carry, xs, steps: int, turns: int):
         """Steps by `several` calls of at most this number of turns."""
-        turns = min(steps, turns)
+        if turns >= steps:
+            return self.several(carry, xs, steps)
         heads, rest = _in_parts(xs, steps, turns)
         carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=steps // turns)
-        recorded = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), recorded)
+        recorded = jax.tree.map(lambda x: x.reshape(len(x) * turns, *x.shape[2:]), recorded)
         if steps % turns:
             carry, rest = self.several(carry, rest, steps % turns)
             recorded = jax.tree.map(lambda *x: jnp.concatenate(x), recorded, rest)
@@ -160,7 +161,7 @@ class _Stepper(NamedTuple):
 def _in_parts(xs, steps: int, turns: int) -> tuple:
     """Arrays (steps, ...) as arrays (parts, turns, ...), and the steps after the last whole part."""
     end = steps - steps % turns
-    return jax.tree.map(lambda x: x[:end].reshape(-1, turns, *x.shape[1:]), xs), jax.tree.map(lambda x: x[end:], xs)
+    return jax.tree.map(lambda x: x[:end].reshape(end // turns, turns, *x.shape[1:]), xs), jax.tree.map(lambda x: x[end:], xs)
 
 
 def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: Inputs) -> tuple[Prepared, Function]:
