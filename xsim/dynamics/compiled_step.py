@@ -36,14 +36,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     carry = varying_alike(carry, [x for x, _ in system.operands()], sequences)
     if steps == 1 and record is None:
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
-    if steps and stepper.has_kernels(carry):
-        (final, _), recorded = stepper.in_calls(carry, sequences, steps, min(MOST_TURNS, stepper.turns_in(carry, TURN_BYTES)))
-    elif steps and stepper.has_turns() and record is None:
-        (final, _), recorded = stepper.in_turns(carry, sequences, steps), None
-    elif steps and stepper.has_turns():
-        (final, _), recorded = stepper.in_calls(carry, sequences, steps, stepper.turns_in(carry, CACHED_BYTES))
-    else:
-        (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)
+    (final, _), recorded = stepper.run(carry, sequences, steps)
     return _public(final, batch), recorded
 
 
@@ -69,6 +62,17 @@ class _Stepper(NamedTuple):
     complete: Callable | None
     in_place: bool
 
+    def run(self, carry, xs, steps: int):
+        """All steps. xs: of each step."""
+        if steps and self.has_kernels(carry):
+            return self.in_parts(self.several, carry, xs, steps, min(MOST_TURNS, _turns_in(TURN_BYTES, parts(carry[0]))))
+        if steps and self.has_turns():
+            if self.record is not None:
+                return self.in_parts(self.several, carry, xs, steps, _turns_in(CACHED_BYTES, parts(carry[0])))
+            shared = [jax.ShapeDtypeStruct((len(carry[0].q), x.shape[-1]), x.dtype) for x in xs if x is not None and x.ndim == 2]
+            return self.in_parts(self.last, carry, xs, steps, _turns_in(INPUT_BYTES, shared) if shared else steps)
+        return jax.lax.scan(self.one, carry, xs, length=steps)
+
     def one(self, carry, xs):
         """A step by one call."""
         current, start = carry
@@ -93,11 +97,11 @@ class _Stepper(NamedTuple):
         return after, jax.lax.map(lambda now: record(_public(now[0], self.batch), *self._inputs(now[1])), states)
 
     def last(self, carry, xs, turns: int):
-        """What is carried after steps by one call of machine code. xs: of each step."""
+        """Steps by one call of machine code, of which nothing is recorded. xs: of each step."""
         current, start = carry
         out = last_turn(self.function, *self._operands(carry, self._by_environment(carry, xs, turns)), turns)
         found = out[len(ADVANCED) :]  # if it is carried
-        return with_mocap(out[: len(ADVANCED)], current.mocap), next_start(start, found[0]) if found else start
+        return (with_mocap(out[: len(ADVANCED)], current.mocap), next_start(start, found[0]) if found else start), None
 
     def has_kernels(self, carry) -> bool:
         """Whether `several` is faster than `one`."""
@@ -119,31 +123,16 @@ class _Stepper(NamedTuple):
         shape = turns, len(carry[0].q)
         return [(jnp.broadcast_to(x if x.ndim == 3 else x[:, None], (*shape, x.shape[-1])), True) for x in xs if x is not None]
 
-    def in_turns(self, carry, xs, steps: int):
-        """What is carried after steps by few calls of machine code."""
-        size = sum(len(carry[0].q) * x.shape[-1] * x.dtype.itemsize for x in xs if x is not None and x.ndim == 2)
-        turns = min(steps, max(1, INPUT_BYTES // size)) if size else steps
-        if turns == steps:
-            return self.last(carry, xs, steps)
-        heads, rest = _in_parts(xs, steps, turns)
-        carry, _ = jax.lax.scan(lambda carry, xs: (self.last(carry, xs, turns), None), carry, heads, length=steps // turns)
-        return self.last(carry, rest, steps % turns) if steps % turns else carry
-
-    def turns_in(self, carry, memory: int) -> int:
-        """How many steps have states that fit into this number of bytes; at least one."""
-        state, _ = carry
-        size = sum(x.size * x.dtype.itemsize for x in parts(state))
-        return max(1, memory // max(size, 1))
-
-    def in_calls(self, carry, xs, steps: int, turns: int):
-        """Steps by `several` calls of at most this number of turns."""
+    @staticmethod
+    def in_parts(advance: Callable, carry, xs, steps: int, turns: int):
+        """Steps by advance(carry, xs, turns), of at most this number of turns each time."""
         if turns >= steps:
-            return self.several(carry, xs, steps)
-        heads, rest = _in_parts(xs, steps, turns)
-        carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=steps // turns)
+            return advance(carry, xs, steps)
+        heads, rest = _divided(xs, steps, turns)
+        carry, recorded = jax.lax.scan(lambda carry, xs: advance(carry, xs, turns), carry, heads, length=steps // turns)
         recorded = jax.tree.map(lambda x: x.reshape(len(x) * turns, *x.shape[2:]), recorded)
         if steps % turns:
-            carry, rest = self.several(carry, rest, steps % turns)
+            carry, rest = advance(carry, rest, steps % turns)
             recorded = jax.tree.map(lambda *x: jnp.concatenate(x), recorded, rest)
         return carry, recorded
 
@@ -158,7 +147,12 @@ class _Stepper(NamedTuple):
         return [x if x is None or x.ndim == 1 else x.reshape(*self.batch, x.shape[-1]) for x in xs]
 
 
-def _in_parts(xs, steps: int, turns: int) -> tuple:
+def _turns_in(memory: int, arrays) -> int:
+    """How many steps have arrays that fit into this number of bytes; at least one."""
+    return max(1, memory // max(1, sum(x.size * x.dtype.itemsize for x in arrays)))
+
+
+def _divided(xs, steps: int, turns: int) -> tuple:
     """Arrays (steps, ...) as arrays (parts, turns, ...), and the steps after the last whole part."""
     end = steps - steps % turns
     return jax.tree.map(lambda x: x[:end].reshape(end // turns, turns, *x.shape[1:]), xs), jax.tree.map(lambda x: x[end:], xs)
