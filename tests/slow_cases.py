@@ -90,6 +90,7 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
     ),
     "test_perturbation_formats.py::test_every_value_is_read": ("skel-fullbody1",),
     "test_plugins.py::test_forces_and_readings": ("3.2-cable", "3.2-shell", "3.2-touch_grid", "4.0-touch_grid"),
+    "test_repeated.py::test_rollouts_of_no_step": ("xla",),
     "test_reverse.py::test_rules_and_loops": ("rows", "rows of pairs", "rows that the environment chooses"),
     "test_reverse.py::test_steps_are_differentiated_by_their_programs": ("four_bar-None", "hopper-rk4", "muscle_arm-None"),
 }

@@ -346,9 +346,10 @@ def test_gradients_of_all_turns_are_one_call(environments, x64):
             close(x, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [False, True])
 def test_transformations_of_gradients_of_turns(each, x64):
-    """Forward mode, members of `jax.vmap`, which may share operands or cotangents, and second derivatives."""
+    """Second derivatives, forward over reverse mode and reverse over reverse mode, and members of `jax.vmap`, which may share operands."""
     function, rng = hardening(), np.random.default_rng(4)
     start, taus = rng.normal(size=(3, ENVIRONMENTS, 2)), rng.normal(size=(TURNS, ENVIRONMENTS, 2))
     arguments = [jnp.array([9.81]), *map(jnp.asarray, (rng.uniform(1, 2, (ENVIRONMENTS, 1)), *start, taus))]
@@ -367,6 +368,8 @@ def test_transformations_of_gradients_of_turns(each, x64):
         close(found, wanted)
         found, wanted = (jax.jit(jax.jacfwd(f, 0))(*arguments) for f in losses(k))
         close(found, wanted)
+    found, wanted = (jax.jit(jax.grad(lambda *xs, f=f: (f(*xs) ** 2).sum(), 5))(*arguments) for f in losses(5))
+    close(found, wanted)
     factors = jnp.array([1.0, 2.0, 0.5])
     for axes in ((None, None, 0, 0, None, 0), (0, *[None] * 5), (None, 0, *[None] * 4)):
         many = [x if a is None else factors[(...,) + (None,) * x.ndim] * x for x, a in zip(arguments, axes, strict=True)]
