@@ -379,7 +379,7 @@ def test_transformations_of_gradients_of_turns(each, x64):
 
 
 def test_arrays_that_are_several_fields_of_a_state():
-    """Each call replaces the fields in place: XLA copies an array that is two of them, that is a constant, or that is read afterwards."""
+    """A call may replace its operands: not an array that is two of them, that is a constant, or that is read afterwards."""
     model, x = xsim.loads(CART, "mjcf"), jnp.asarray(np.random.default_rng(2).normal(size=(9, 2)), jnp.float32)
 
     def run(rollout, x):

@@ -20,18 +20,17 @@ from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.turns import environment_count, evaluated, first_axes, merged_members, of_turns, split_members
 
-__all__ = ["carries_all_derivatives", "differentiated", "differentiated_by_scan", "is_given"]
+__all__ = ["carries_all_derivatives", "differentiated", "differentiated_by_scan"]
 
 
-def is_given(tangent) -> bool:
-    """Whether a tangent may differ from zero."""
-    return not isinstance(tangent, ad.Zero) and tangent.dtype != jax.dtypes.float0
+def _given(tangents) -> tuple[int, ...]:
+    """The arguments whose tangents may differ from zero."""
+    return tuple(i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0)
 
 
-def carries_all_derivatives(function: Function, given: Sequence[int]) -> bool:
-    """Whether each result with derivatives is carried, and no other carried argument is among the given ones, which have tangents."""
-    carried = {k: i for k, i in function.carried}
-    differentiable = set(function.differentiable)
+def carries_all_derivatives(function: Function, tangents) -> bool:
+    """Whether each result with derivatives is carried, and no other carried argument has a tangent. tangents: of the arguments."""
+    given, carried, differentiable = _given(tangents), dict(function.carried), set(function.differentiable)
     return differentiable <= set(carried) and not any(i in given for k, i in carried.items() if k not in differentiable)
 
 
@@ -81,17 +80,18 @@ the results are those of all turns (turns, environments, ...), not of the last o
 tangents_of_turns.multiple_results = True
 
 
-def differentiated(function: Function, primals, tangents, results: Sequence[Any], *, batched, turns: int, each: bool) -> list:
-    """Tangents of all results of the turns, or of those of the last one, see `tangents_of_turns`; None: zero. tangents: of the arguments.
-    results: of all turns. The function `carries_all_derivatives`."""
-    given = tuple(i for i, t in enumerate(tangents) if is_given(t))
-    changes: dict[int, Any] = {}
-    if given:
-        operands = *primals, *(results[k] for k in stored_results(function)), *(tangents[i] for i in given)
-        flags = *batched, *(batched[i] for i in given)
-        found = tangents_of_turns.bind(*operands, function=function, given=given, batched=flags, turns=turns, each=each)
-        changes = dict(zip((k for k, _ in _differentiable(function)), found, strict=True))
-    return [changes.get(k) for k in range(len(results))]
+def differentiated(
+    function: Function, primals, tangents, results: Sequence[Any], *, batched, turns: int, each: bool
+) -> dict[int, Any]:
+    """Tangents, see `tangents_of_turns`, by the number of the result; those of the others are zero. tangents: of the arguments. results: of
+    all turns. The function `carries_all_derivatives`."""
+    given = _given(tangents)
+    if not given:
+        return {}
+    operands = *primals, *(results[k] for k in stored_results(function)), *(tangents[i] for i in given)
+    flags = *batched, *(batched[i] for i in given)
+    found = tangents_of_turns.bind(*operands, function=function, given=given, batched=flags, turns=turns, each=each)
+    return dict(zip((k for k, _ in _differentiable(function)), found, strict=True))
 
 
 tangents_of_turns.def_impl(functools.partial(evaluated, tangents_of_turns))
@@ -150,7 +150,7 @@ def _merged(function: Function, operands, axes, first: Sequence[int], batched: S
 
 def differentiated_by_scan(by_scan, primals, tangents, **params):
     """`jax.jvp` of a call for each turn."""
-    active = [i for i, t in enumerate(tangents) if is_given(t)]
+    active = _given(tangents)
 
     def function(*values):
         operands = list(primals)
