@@ -22,7 +22,7 @@ from xsim.dynamics.layout import Lanes
 from xsim.dynamics.linalg.dense import Cholesky
 from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
-from xsim.dynamics.tree.kinematics import Frames, frames, link_inertias
+from xsim.dynamics.tree.kinematics import NO_FRAMES, Frames, frames, link_inertias
 from xsim.dynamics.tree.system import System, components
 from xsim.model.model import Model
 from xsim.spatial import add, mul, stage, total
@@ -89,7 +89,7 @@ def _with_tendon_rest(system: System) -> System:
     if all(t.spring is not None for t in top.tendons):
         return system.with_derived(tendon_rest=tuple(None for _ in top.tendons))
     q = list(system.joint.spring_ref)
-    frame = frames(system, q) if any(t.kind == "spatial" for t in top.tendons) else Frames([], [], [], [])
+    frame = frames(system, q) if any(t.kind == "spatial" for t in top.tendons) else NO_FRAMES
     return system.with_derived(tendon_rest=tuple((t.length, t.length) for t in tendons(system, frame, q)))
 
 

@@ -229,6 +229,11 @@ def elementary(kind: str, joint_type: str) -> Elementary:
     return _general(JOINT_TYPES[joint_type].chain[0]) if kind == "general" else ELEMENTARY[kind]
 
 
+def has_velocity_coordinates(joint: Elementary) -> bool:
+    """Whether the rates of the coordinates are the velocities."""
+    return joint.rate is _velocity
+
+
 def child_twist(subspace: list[Motion], R, origin) -> list[Motion]:
     """Child-frame twists as world motions about the reference point: R the child's axes, origin its position from that point."""
     out = []

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from xsim.dynamics.flex.plasticity import has_yielding_elements, next_folds, next_stretches
 from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames
 from xsim.dynamics.tendons.tendons import rate, tendons
-from xsim.dynamics.tree.kinematics import Frames, frames
+from xsim.dynamics.tree.kinematics import NO_FRAMES, frames
 from xsim.dynamics.tree.manifold import difference
 from xsim.dynamics.tree.system import System
 from xsim.spatial import add, quat_conj, quat_exp, quat_log, quat_mul, safe_norm, scale, stage, sub
@@ -117,7 +117,7 @@ def _with_yielded_tendons(system: System, start: list, q: list, plastic: list) -
     yielding = [i for i, tendon in enumerate(top.tendons) if tendon.plastic is not None]
     if not yielding:
         return out
-    frame = frames(system, start) if any(t.kind == "spatial" for t in top.tendons) else Frames([], [], [], [])
+    frame = frames(system, start) if any(t.kind == "spatial" for t in top.tendons) else NO_FRAMES
     found, displacement = tendons(system, frame, start), difference(system, start, q)
     for i in yielding:
         tendon = top.tendons[i]

@@ -8,10 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.tree.displacements import (
+    JointArguments,
+    LinkFrame,
+    displaced_frame,
+    displaced_inertia,
+    displaced_subspace,
+    displacement_of_link,
+    with_lanes,
+    zero_displacement,
+)
 from xsim.dynamics.tree.system import NO_INERTIA, System, gravity_acceleration, split_q, split_v
 from xsim.joints.elementary import child_twist
 from xsim.model.topology import Topology
 from xsim.spatial import (
+    IDENTITY,
     ZERO3,
     Force,
     Inertia,
@@ -36,6 +47,7 @@ from xsim.spatial import (
 )
 
 AT_REST = Motion(ZERO3, ZERO3)
+IDENTITY_MATRIX = matrix(IDENTITY)
 
 
 class Frames(NamedTuple):
@@ -44,12 +56,17 @@ class Frames(NamedTuple):
     * pose: world pose per link. R: its rotation matrix.
     * origin: per link, its origin relative to the reference point of its tree.
     * subspace: per dof, its motion subspace (a `Motion` about the reference point).
+    * displacement: per link, its relative displacement, see `xsim.dynamics.tree.displacements`.
     """
 
     pose: list
     R: list
     origin: list
     subspace: list
+    displacement: list
+
+
+NO_FRAMES = Frames([], [], [], [], [])
 
 
 def link_dof_mask(topology: Topology) -> np.ndarray:
@@ -89,9 +106,13 @@ def _rotation(pose: Pose, reference):
 
 
 def frames(system: System, q) -> Frames:
-    """Forward kinematics at q (nq components)."""
+    """Forward kinematics at q (nq components), differentiated by the displacements of the links."""
+    return _displaced(system, split_q(system, q), _frames(system, split_q(system, q)))
+
+
+def _frames(system: System, qs: list) -> Frames:
+    """Forward kinematics, differentiated by its operations, without displacements. qs: per link its coordinates."""
     links, root = system.topology.links, system.tables.root
-    qs = split_q(system, q)
     pose: list = []
     for i, link in enumerate(links):
         parent = pose[link.parent] if link.parent >= 0 else None
@@ -102,7 +123,37 @@ def frames(system: System, q) -> Frames:
         R.append(rotation)
         origin.append(position)
         subspace.extend(_subspace(system.link.joints[i], system.link.numbers[i], qs[i], rotation, position))
-    return Frames(pose, R, origin, subspace)
+    return Frames(pose, R, origin, subspace, [])
+
+
+def _displaced(system: System, qs: list, frame: Frames) -> Frames:
+    """Forward kinematics, differentiated by the displacements of the links."""
+    arrays = [x for x in jax.tree.leaves((frame, qs)) if isinstance(x, jax.Array)]
+    if not arrays:
+        return frame._replace(displacement=[AT_REST] * len(frame.pose))
+    lanes, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
+    frame, links = with_lanes(frame, lanes), system.topology.links
+    arguments = [JointArguments(*x) for x in zip(system.link.pose, system.link.numbers, map(tuple, qs), strict=True)]
+    displacements: list[Motion] = []
+    for i, link in enumerate(links):
+        joint, subspace = system.link.joints[i], frame.subspace[link.v : link.v + link.nv]
+        parent, R_parent = (displacements[link.parent], frame.R[link.parent]) if link.parent >= 0 else (AT_REST, IDENTITY_MATRIX)
+        zero = zero_displacement(parent, joint, arguments[i], subspace, lanes, dtype)
+        displacements.append(displacement_of_link(zero, joint, parent, arguments[i], subspace, R_parent, frame.origin[i]))
+    out = Frames([], [], [], [], [])
+    for i, link in enumerate(links):
+        displacement, of_root = displacements[i], displacements[system.tables.root[i]]
+        relative = Motion(displacement.ang, vsub(displacement.lin, of_root.lin))
+        moved = displaced_frame(LinkFrame(frame.pose[i], frame.R[i], frame.origin[i]), displacement, relative)
+        subspace = frame.subspace[link.v : link.v + link.nv]
+        out.pose.append(moved.pose)
+        out.R.append(moved.R)
+        out.origin.append(moved.origin)
+        out.subspace.extend(
+            displaced_subspace(subspace, relative, system.link.joints[i], arguments[i], frame.R[i], frame.origin[i])
+        )
+        out.displacement.append(relative)
+    return out
 
 
 @stage
@@ -163,9 +214,14 @@ def _world_inertia(R, origin, inertia: Inertia) -> Inertia:
 def link_inertias(system: System, frame: Frames) -> list:
     """Per link: inertia about the reference point, world axes."""
     return [
-        NO_INERTIA if inertia is NO_INERTIA else _world_inertia(frame.R[i], frame.origin[i], inertia)
+        NO_INERTIA if inertia is NO_INERTIA else _displaced_inertia(frame, i, inertia)
         for i, inertia in enumerate(system.link.inertia)
     ]
+
+
+def _displaced_inertia(frame: Frames, link: int, inertia: Inertia) -> Inertia:
+    R, origin = frame.R[link], frame.origin[link]
+    return displaced_inertia(_world_inertia(R, origin, inertia), frame.displacement[link], inertia, R, origin)
 
 
 @stage
