@@ -10,7 +10,7 @@ import pytest
 from xsim.compile.function import Function
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target
-from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Part, parts_of, places_of
+from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Part, parts_of, places_of, width_of
 from xsim.compile.scheduling import Scheduler
 
 SHORT = Limits(outside=0, part=20, undivided_loops=0, loop=20)
@@ -82,12 +82,29 @@ def test_loops_are_divided():
     assert len(every) > 10 and all(part.operations <= 20 or len(part.items) <= 2 for part in every)
     lifetimes = Lifetimes(program, live, scheduler, found)
     places = places_of(program, lifetimes, 8)
-    kept = sorted(lifetimes.first, key=lifetimes.first.__getitem__)
-    assert len(kept) > 30 and places.size < 32 * len(kept)  # some share a place
+    kept = sorted(places.offsets, key=lifetimes.first.__getitem__)
+    widths = {x: width_of(program, x, 8) for x in kept}
+    assert len(kept) > 30 and places.size < sum(widths.values())  # some share a place
     for k, x in enumerate(kept):
         for y in kept[k + 1 :]:
             apart = lifetimes.last[x] < lifetimes.first[y]
-            assert apart or abs(places.offset(x) - places.offset(y)) >= 4  # of those that are needed at a time none
+            (begin, width), (other, _) = sorted((places.offset(z), widths[z]) for z in (x, y))
+            assert apart or other >= begin + width  # of those that are needed at a time none
+    assert set(widths.values()) == {1, 4, 32}  # booleans and numbers of each environment, and numbers that they share
+
+
+def test_what_parts_compute_again():
+    """Cheap operations on values that are in scratch memory anyway, as long as parts need them."""
+    program, live, scheduler, found = division(SHORT)
+    lifetimes = Lifetimes(program, live, scheduler, found)
+    first, last = dict(lifetimes.first), dict(lifetimes.last)
+    places = places_of(program, lifetimes, 8)
+    assert places.recomputed and places.recomputed.isdisjoint(places.offsets) and places.recomputed < set(first)
+    for x in places.recomputed:
+        assert program.names[x] in ("add", "sub", "mul", "neg")
+        for argument in map(program.original, program.arguments[x]):
+            if program.scopes[argument] is not program.call:
+                assert argument in places.offsets and first[argument] <= first[x] and lifetimes.last[argument] >= last[x]
 
 
 def test_what_is_not_divided():

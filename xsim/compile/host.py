@@ -14,8 +14,10 @@ from xsim.compile.elementary import RARE, definitions
 from xsim.compile.handler import handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
-from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
-from xsim.compile.program import BOOL, Input, Program
+from xsim.compile.machine import vector_registers
+from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of, read_by, width_of
+from xsim.compile.program import BOOL, Input, Loop, Program, Store
+from xsim.compile.registers import Allocator, Memory, Moves, Use
 
 BYTE = np.dtype(np.int8)
 ALIGNED_FRAME = f'alignstack({ALIGNMENT}) "stackrealign"'
@@ -86,6 +88,7 @@ class HostEmitter(Emitter):
         self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
         self.offsets, self.scratch = {}, self.places.size
         parts = list(parts_of(divided))
+        self.moves = [self._moves(part) for part in parts]
         return uniform, [self._part(part, len(parts) == 1) for part in parts], self._block_function(self._calls(divided))
 
     def _uniform(self, read: set[int], attributes: str) -> Definition:
@@ -113,13 +116,37 @@ class HostEmitter(Emitter):
         """The function of a part. only: whether there is no other one, so that it is the block's own."""
         self.begin(part)
         self.prologue += self._begin_part()
-        for item in part.items:
-            self.item(item)
+        for item, moves in zip(part.items, self.moves[part.index], strict=True):
+            self.moved_item(item, moves)
         returned = "" if part.test is None else f"i1 {self.test(part.test)}"
         linkage = "internal " if only or self.target.gpu else ""
         attributes = "alwaysinline" if only else f"noinline {ALIGNED_FRAME}"
         head = f"{linkage}{'i1' if returned else 'void'} @part{part.index}({self._parameters()}) {attributes}"
         return self.definition(self._function(head, [*self.prologue, *self.lines], returned))
+
+    def _moves(self, part: Part) -> list[Moves]:
+        """What is loaded and stored around each item of a part. A GPU's assembler does this."""
+        if self.target.gpu:
+            return [Moves()] * len(part.items)
+        uses = [self._use(item) for item in part.items]
+        values = {x for use in uses for x in (*use.reads, *use.computes)}
+        widths = {x: width_of(self.program, x, self.target.lanes) for x in values}
+        memory, in_memory = Memory(self.places.size), {x for x in values if x in self.places or x in self.places.recomputed}
+        moves = Allocator(uses, in_memory, widths, vector_registers(), memory).moves()
+        self.scratch = max(self.scratch, memory.end)
+        return moves
+
+    def _use(self, item) -> Use:
+        """Of an item of a part. Booleans and what all environments share are in other registers."""
+        p = self.program
+
+        def in_registers(values) -> list[int]:
+            vectors = (x for x in dict.fromkeys(values) if p.varying[x] and p.types[x] != BOOL)
+            return [x for x in vectors if p.names[x] not in ("array", "buffer", "constant")]
+
+        results = (item,) if isinstance(item, int) else item.results if isinstance(item, Loop) else ()
+        is_operation = isinstance(item, Store) or (isinstance(item, int) and p.names[item] != "array")
+        return Use(in_registers(read_by(item, p, self.live, self.scheduler)), is_operation, in_registers(results))
 
     def _calls(self, divided: Divided) -> list[str]:
         """The calls of the parts, and the divided loops around them."""
@@ -155,7 +182,7 @@ class HostEmitter(Emitter):
                     read.update(p.carried_from(x, carried))
                 elif p.names[x] == "buffer":
                     read.update(y for store, _ in p.stores.get(x, ()) for y in (store.index, store.value))
-        return {x for x in read if p.scopes[x] is p.call and p.names[x] != "constant"}
+        return {x for x in map(p.original, read) if p.scopes[x] is p.call and p.names[x] != "constant"}
 
     def _function(self, head: str, body: list[str], returned: str = "") -> str:
         """head: name, type and parameters. returned: type and name of what it returns."""

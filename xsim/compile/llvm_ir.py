@@ -16,13 +16,14 @@ import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, lookup, memory_type, scatter, suffix, vector_suffix
-from xsim.compile.parts import Assignment, Output, Part, Places
+from xsim.compile.parts import MIN_BITS, Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BLOCK_MAX, BOOL, Input, Loop, Program, Scope, Store
+from xsim.compile.registers import Moves
 from xsim.compile.scheduling import Scheduler
 
 MASK = np.dtype(np.int32)
-"""Type of booleans in scratch memory."""
+"""Type of booleans in scratch memory, of blocks of few environments."""
 SLOT_SIZE = 8
 """Bytes of a slot: the memory in which an environment finds a value of the call, or numbers of a uniform array."""
 MAX_BLOCK = 600
@@ -94,6 +95,7 @@ class Emitter:
         self.memories: dict[int, str] = {}  # addresses of arrays in scratch memory
         self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, rows of arrays
         self.active: list[str] = []  # conditions of the loops around
+        self.spilled: dict[int, int] = {}  # places in scratch memory of values that have left the registers
 
     def definition(self, text: str) -> Definition:
         """The function that has been written. text: of all of it."""
@@ -128,6 +130,7 @@ class Emitter:
     def value(self, x: int, varying: bool) -> str:
         """The name of a value, as a vector if ``varying``."""
         p, vector = self.program, varying and self.target.lanes > 1
+        x = p.original(x)
         found = self.names.get(x)
         if found is not None and (not vector or p.varying[x]):
             return found
@@ -194,32 +197,56 @@ class Emitter:
             if x in self.places and x in self.names:
                 self.keep(x, self.names[x])
 
+    def moved_item(self, item, moves: Moves) -> None:
+        """An item of a part, and the values that are loaded before it and stored after it."""
+        for x in moves.loaded:
+            self.names[x] = self.load_again(x)
+        self.item(item)
+        for x, offset in moves.stored:
+            self.spilled[x] = offset
+            self.keep(x, self.names[x])
+        for x in moves.dropped:
+            self.names.pop(x, None)
+
     # ---- scratch memory --------------------------------------------------------------------------------------------------------
 
     def _place(self, key: int | Loop) -> tuple[str, str, bool]:
-        """Of a value in scratch memory, or of the mask of a loop: its address, its type there, and whether it is a boolean, which is an
-        integer with all bits equal there."""
-        address = self.result(f"getelementptr i8, ptr %scratch, i64 {self.places.offset(key)}")
+        """Of a value in scratch memory, or of the mask of a loop: its address, its type there, and whether it is a boolean. This is a bit
+        for each environment, or an integer with all bits equal, see `xsim.compile.parts.MIN_BITS`."""
+        offset = self.spilled[key] if key in self.spilled else self.places.offset(key)
+        address = self.result(f"getelementptr i8, ptr %scratch, i64 {offset}")
         dtype, varying = (BOOL, True) if isinstance(key, Loop) else (self.program.types[key], self.program.varying[key])
+        if dtype == BOOL and varying and self.target.lanes >= MIN_BITS:
+            return address, f"i{self.target.lanes}", True
         return address, self.target.type(MASK if dtype == BOOL else dtype, varying), dtype == BOOL
 
     def keep(self, key: int | Loop, value: str) -> None:
-        """Store a value for other parts."""
+        """Store a value in its place in scratch memory."""
         address, kind, is_mask = self._place(key)
         if is_mask:
-            value = self.result(f"sext {self.target.type(BOOL, kind.startswith('<'))} {value} to {kind}")
+            varying = isinstance(key, Loop) or self.program.varying[key]
+            cast = "bitcast" if varying and self.target.lanes >= MIN_BITS else "sext"
+            value = self.result(f"{cast} {self.target.type(BOOL, varying)} {value} to {kind}")
         self.write(f"store {kind} {value}, ptr {address}")
 
     def loaded(self, key: int | Loop) -> str:
-        """A value that another part has computed, loaded in each basic block as those of the call are."""
-        if key in self.recent:
-            return self.recent[key]
+        """A value in scratch memory, loaded in each basic block as those of the call are."""
+        if key not in self.recent:
+            self.recent[key] = self.load_again(key)
+        return self.recent[key]
+
+    def load_again(self, key: int | Loop) -> str:
+        """Load a value in scratch memory, or compute it from such values."""
+        if key in self.places.recomputed and key not in self.spilled:
+            self.operation(key)
+            return self.names.pop(key)
         address, kind, is_mask = self._place(key)
         name = self.result(f"load {kind}, ptr {address}")
-        if is_mask:
-            name = self.result(f"icmp slt {kind} {name}, {'zeroinitializer' if kind.startswith('<') else '0'}")
-        self.recent[key] = name
-        return name
+        if not is_mask:
+            return name
+        if self.target.lanes >= MIN_BITS and (isinstance(key, Loop) or self.program.varying[key]):
+            return self.result(f"bitcast {kind} {name} to {self.target.type(BOOL)}")
+        return self.result(f"icmp slt {kind} {name}, {'zeroinitializer' if kind.startswith('<') else '0'}")
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
@@ -639,6 +666,5 @@ OPERATIONS: dict[str, Callable] = {
     "is_finite": _is_finite,
     "sign": _sign,
     "bitcast": _bitcast,
-    "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
 """How values are written that are not one instruction whose text depends on types alone. write(emitter, value) -> name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import platform
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,14 @@ def _vector_sizes() -> tuple[int, ...]:
     """Bytes of the vectors that programs use on this processor, the shortest first."""
     features = processor_features().split(",")
     return (32, 64) if "+avx512f" in features else (32,) if "+avx" in features else (16,)
+
+
+@functools.cache
+def vector_registers() -> int:
+    """How many values of a program are in vector registers at most, three quarters of the registers of this processor. The others are for
+    numbers that operations need in between."""
+    many = "+avx512f" in processor_features().split(",") or platform.machine() in ("aarch64", "arm64")
+    return 24 if many else 12
 
 
 def vector_lanes(environments: int, size: int) -> int:

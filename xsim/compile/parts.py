@@ -1,19 +1,20 @@
 """Division of a long program into parts, which are functions of their own.
 
 The time in which LLVM makes machine code grows faster than the length of a function, and so does the memory that NVIDIA's assembler takes.
-Values that one part computes and another one reads are kept in the scratch memory of the block of environments. A long loop of a very long
-program is divided itself: its carried values are in scratch memory, too.
+Values that one part computes and another one reads are kept in the scratch memory of the block of environments, or computed again. A long
+loop of a very long program is divided itself: its carried values are in scratch memory, too.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from xsim.compile.elementary import ELEMENTARY
-from xsim.compile.program import Loop, Program, Store
+from xsim.compile.program import BOOL, Loop, Program, Store
+from xsim.compile.registers import Memory
 from xsim.compile.scheduling import Scheduler
 
 
@@ -170,17 +171,28 @@ class Places:
     """Where values are in the scratch memory of a block, in bytes from its begin.
 
     offsets: of a value that a part reads from another one; of a divided loop: of the mask of the environments that make the current turn.
-    carried: the carried value of each result of a divided loop, whose place the result has. size: bytes of all."""
+    carried: the carried value of each result of a divided loop, whose place the result has. size: bytes of all. recomputed: values without
+    a place that each part which reads them computes again, see `_recomputed`."""
 
     offsets: dict[int | Loop, int] = field(default_factory=dict)
     carried: dict[int, int] = field(default_factory=dict)
     size: int = 0
+    recomputed: frozenset[int] = frozenset()
 
     def offset(self, key: int | Loop) -> int:
         return self.offsets[key if isinstance(key, Loop) else self.carried.get(key, key)]
 
     def __contains__(self, value: int) -> bool:
         return self.carried.get(value, value) in self.offsets
+
+
+def read_by(item: Any, program: Program, live: set[int], scheduler: Scheduler) -> Collection[int]:
+    """The values that an item reads."""
+    if isinstance(item, Assignment):
+        return [program.original(v) for v, phi in zip(item.values, item.loop.phis, strict=True) if phi in live]
+    if isinstance(item, Output):
+        return [program.original(v) for v in program.outputs[item.result]]
+    return scheduler.arguments(item) if isinstance(item, int) else scheduler.read_by(item)
 
 
 class Lifetimes:
@@ -231,18 +243,10 @@ class Lifetimes:
     def _read(self, part: Part) -> None:
         """Note what a part reads from others."""
         for item in part.items:
-            for value in self._read_by(item):
+            for value in read_by(item, self.program, self.live, self.scheduler):
                 self._read_in(part, value)
         if part.test is not None:
             self._read_in(part, part.test.proceed)
-
-    def _read_by(self, item: Any) -> Iterator[int]:
-        if isinstance(item, Assignment):
-            yield from (v for v, phi in zip(item.values, item.loop.phis, strict=True) if phi in self.live)
-        elif isinstance(item, Output):
-            yield from self.program.outputs[item.result]
-        else:
-            yield from self.scheduler.arguments(item) if isinstance(item, int) else self.scheduler.read_by(item)
 
     def _read_in(self, part: Part, value: int) -> None:
         value = self.carried.get(value, value)
@@ -258,27 +262,42 @@ class Lifetimes:
 
 def places_of(program: Program, lifetimes: Lifetimes, lanes: int) -> Places:
     """Places in scratch memory. Values whose lifetimes do not overlap share one. lanes: environments of a block."""
-    free: dict[int, list[int]] = {}
+    memory, offsets, recomputed = Memory(), {}, _recomputed(program, lifetimes)
     ends: list[tuple[int, int, int]] = []  # a heap of (last part, offset, bytes)
-    offsets: dict[int | Loop, int] = {}
-    size = 0
-    for key in sorted(lifetimes.first, key=lambda k: lifetimes.first[k]):
+    for key in sorted((k for k in lifetimes.first if k not in recomputed), key=lambda k: lifetimes.first[k]):
         while ends and ends[0][0] < lifetimes.first[key]:
-            _, offset, width = heapq.heappop(ends)
-            free.setdefault(width, []).append(offset)
-        width = _width(program, key, lanes)
-        if free.get(width):
-            offset = free[width].pop()
-        else:
-            offset = -(-size // width) * width
-            size = offset + width
-        offsets[key] = offset
-        heapq.heappush(ends, (lifetimes.last[key], offset, width))
-    return Places(offsets, lifetimes.carried, size)
+            memory.give(*heapq.heappop(ends)[1:])
+        width = width_of(program, key, lanes)
+        offsets[key] = memory.take(width)
+        heapq.heappush(ends, (lifetimes.last[key], offsets[key], width))
+    return Places(offsets, lifetimes.carried, memory.end, recomputed)
 
 
-def _width(program: Program, key: int | Loop, lanes: int) -> int:
-    """Bytes of a value in scratch memory. A mask has four bytes for each environment."""
-    if isinstance(key, Loop):
-        return 4 * lanes
-    return max(4, program.types[key].itemsize) * (lanes if program.varying[key] else 1)
+RECOMPUTED = ("add", "sub", "mul", "neg")
+"""Operations that take no longer than to store a value, which may push another one out of the first-level cache."""
+
+
+def _recomputed(program: Program, lifetimes: Lifetimes) -> frozenset[int]:
+    """The values that are computed again where they are read: all that they are computed from has a place anyway. This may have to stay
+    there longer."""
+    first, last, found = lifetimes.first, lifetimes.last, set()
+    for key in sorted(k for k in first if isinstance(k, int)):
+        if program.names[key] not in RECOMPUTED or not program.varying[key]:
+            continue
+        arguments = [x for x in map(program.original, program.arguments[key]) if program.scopes[x] is not program.call]
+        if all(x in first and x not in found and first[x] <= first[key] for x in arguments):
+            found.add(key)
+            last.update((x, max(last[x], last[key])) for x in arguments)
+    return frozenset(found)
+
+
+MIN_BITS = 8
+"""Environments of a block from which on a boolean in scratch memory is a bit for each of them; it is four bytes of fewer environments."""
+
+
+def width_of(program: Program, key: int | Loop, lanes: int) -> int:
+    """Bytes in scratch memory of a value, or of the mask of a loop."""
+    dtype, varying = (BOOL, True) if isinstance(key, Loop) else (program.types[key], program.varying[key])
+    if dtype == BOOL and varying and lanes >= MIN_BITS:
+        return lanes // 8
+    return max(4, dtype.itemsize) * (lanes if varying else 1)

@@ -34,7 +34,7 @@ def placement_of(program: Program, live: set[int]) -> Placement:
     for x in sorted(live):
         if program.names[x] != "array" or not program.varying[x]:
             continue
-        entries = [_original(program, v) for v in program.arguments[x]]
+        entries = [program.original(v) for v in program.arguments[x]]
         key = program.types[x], tuple(entries)
         if key not in known:
             parts = _whole_buffers(program, entries, placement.parts)
@@ -45,13 +45,6 @@ def placement_of(program: Program, live: set[int]) -> Placement:
         if first is not None:
             placement.memory[x], placement.rest[x] = first, [(k, program.arguments[x][k]) for k in rest]
     return placement
-
-
-def _original(program: Program, value: int) -> int:
-    """The value of which a value is a copy."""
-    while program.names[value] == "copy":
-        (value,) = program.arguments[value]
-    return value
 
 
 def _whole_buffers(program: Program, entries: list[int], parts: dict[int, tuple[int, int]]) -> dict[int, int]:

@@ -174,6 +174,12 @@ class Program:
         scope.items.append(copied)
         return copied
 
+    def original(self, value: int) -> int:
+        """The value of which a value is a copy, or a copy of a copy; other values themselves."""
+        while self.names[value] == "copy":
+            (value,) = self.arguments[value]
+        return value
+
     def number(self, value: int):
         """The number of a constant, None for other values."""
         return self.data[value] if self.names[value] == "constant" else None

@@ -4,6 +4,11 @@ An operation is placed directly before the first one that reads it. Of its argum
 (Sethi and Ullman 1970, The generation of optimal code for arithmetic expressions). So few values are alive at a time: those that do not fit
 into the registers of the processor are stored and loaded again. In the factorization of a matrix, for example, the products that are
 subtracted from an entry are evaluated together, and no intermediate entry is stored.
+
+The results of a scope are evaluated in the order in which the program has them. Those of a derivative are cotangents: the program has those
+of the last coordinates first, which depend on few links. Evaluated last, they would need again what the others have needed before.
+
+Copies are no operations: what reads a copy reads the value of which it is one.
 """
 
 from __future__ import annotations
@@ -31,14 +36,14 @@ class Scheduler:
         """The items of a scope up to its results, and the others.
 
         Others of the condition of a loop are for its body: after the last turn an entry of an array that they load may not exist."""
-        items = [x for x in scope.items if self._used(x)]
+        items = [x for x in scope.items if self._used(x) and not self._is_copy(x)]
         pending, fixed, out = self._expressions(items), self._fixed(items), []
         for position, item in enumerate(items):
             if position in fixed:
                 for value in [item] if isinstance(item, int) else self.read_by(item):
                     _evaluate(value, pending, out)
                 out += [] if isinstance(item, int) else [item]
-        for value in self._results(scope):
+        for value in sorted(self._results(scope)):
             _evaluate(value, pending, out)
         rest: list = []
         for value in items:
@@ -49,6 +54,12 @@ class Scheduler:
         if isinstance(item, Loop):
             return any(phi in self.live for phi in item.phis) or not self.live.isdisjoint(item.stored)
         return (item.array if isinstance(item, Store) else item) in self.live
+
+    def _is_copy(self, item) -> bool:
+        return isinstance(item, int) and self.program.names[item] == "copy"
+
+    def _originals(self, values: Sequence[int]) -> list[int]:
+        return [self.program.original(x) for x in values]
 
     def _expressions(self, items: list) -> dict[int, list[int]]:
         """For each operation of a scope, its arguments that are operations of the scope, in the order in which they are evaluated."""
@@ -63,7 +74,7 @@ class Scheduler:
 
     def arguments(self, value: int) -> Sequence[int]:
         """The values from which a value is computed."""
-        return self.special.get(value, self.program.arguments[value])
+        return self._originals(self.special.get(value, self.program.arguments[value]))
 
     def _fixed(self, items: list) -> set[int]:
         """The positions of the items that stay in their order."""
@@ -81,20 +92,20 @@ class Scheduler:
     def _results(self, scope: Scope) -> list[int]:
         """The values of a scope that are read after it."""
         if scope.loop is None:
-            return [x for output in self.program.outputs for x in output]
-        return [scope.loop.proceed] if scope is scope.loop.condition else scope.loop.ends
+            return self._originals([x for output in self.program.outputs for x in output])
+        return self._originals([scope.loop.proceed] if scope is scope.loop.condition else scope.loop.ends)
 
     def read_by(self, item: Loop | Store) -> Collection[int]:
         """The values that a loop or a store reads, in the order in which it does. They include some of the loop itself."""
         if isinstance(item, Store):
-            return item.index, item.value
+            return self._originals((item.index, item.value))
         if item not in self._reads:
             self._reads[item] = self._read_by_loop(item)
         return self._reads[item]
 
     def _read_by_loop(self, loop: Loop) -> Collection[int]:
         """`read_by` of a loop."""
-        found = dict.fromkeys(loop.starts)
+        found = dict.fromkeys(self._originals(loop.starts))
         for scope in (loop.condition, loop.body):
             for x in scope.items:
                 if not isinstance(x, int):
