@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_displacements import check_derivatives
 from traced import by_numpy
 
 import xsim
@@ -88,3 +89,8 @@ def test_registry_refuses_a_taken_name(cam):
     with pytest.raises(ValueError, match="registered already"):
         xsim.register_joint(JointType("cam", (ElementaryJoint("ball"),)))
     assert xsim.register_joint(cam) is cam
+
+
+def test_derivatives_by_displacements(cam, x64):
+    """Also by the parameter of a motion subspace that changes with the coordinates, see `tests/test_displacements.py`."""
+    check_derivatives(xsim.loads(FILE.format(joint="cam"), "x_xy"), 5)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_custom_joint import FILE, cam  # noqa: F401 (a fixture)
 from traced import by_numpy
 
 import xsim
@@ -58,7 +57,8 @@ def _point(model, seed: int):
 MODELS = ["zoo", "arm_all_joints"]
 
 
-def _check(model, seed):
+def check_derivatives(model, seed):
+    """In both modes, by all leaves and by the coordinates."""
     model_of, point, along = _point(model, seed)
     functions = [lambda *x, f=f: f(model_of(x[:-1]), x[-1]) for f in (_by_displacements, _by_operations)]
     derivative, reference = (by_numpy(lambda x, t, f=f: jax.jvp(f, x, t))(tuple(point), tuple(along)) for f in functions)
@@ -76,19 +76,13 @@ def _check(model, seed):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_derivatives_are_those_of_the_operations(name, x64):
-    """In both modes, by all leaves and by the coordinates; zoo: every joint type."""
-    _check(xsim.load(models.path(name)), MODELS.index(name))
-
-
-def test_a_joint_given_by_functions(cam, x64):  # noqa: F811
-    """Its motion subspace changes with the coordinates and with a parameter."""
-    model = xsim.loads(FILE.format(joint="cam"), "x_xy")
-    _check(model, 5)
+    """zoo: every joint type."""
+    check_derivatives(xsim.load(models.path(name)), MODELS.index(name))
 
 
 def test_second_derivatives(x64):
     """The rules are differentiated by their operations."""
-    functions, point, along = _check(xsim.load(models.path("pendulum")), 7)
+    functions, point, along = check_derivatives(xsim.load(models.path("pendulum")), 7)
     second, expected = (
         by_numpy(lambda x, t, f=f: jax.jvp(lambda *y: jax.jvp(f, y, t)[1], x, t)[1])(tuple(point), tuple(along)) for f in functions
     )  # fmt: skip
