@@ -107,17 +107,24 @@ class _ContactLoop(NamedTuple):
 
     group: the contacts.
     moving: the links with contacts, ascending.
-    links (pairs, 2): for both sides of each pair, the place in ``moving`` of the link, or the number of these links for the world.
+    signs: of the sides of the pairs that have links, -1 for the first one: contact forces act on the second.
+    links (pairs, sides): for these sides of each pair, the place in ``moving`` of the link, or the number of these links for the world.
     reference (links, 3), velocity, acceleration (links, 6): of the links in ``moving``, and of the world, the reference point of the tree,
-        and the motions about it that v and a give, linear and angular.
+        and the motions about it that v and a give, linear and angular. reference: one vector if all are of one tree.
     """
 
     group: _GroupOfCandidates
     moving: tuple[int, ...]
+    signs: tuple[float, ...]
     links: np.ndarray
     reference: Any
     velocity: Any
     acceleration: Any
+
+    def arm(self, point, place):
+        """From the reference point of a link to a point. place: of the link in ``moving``."""
+        reference = self.reference if isinstance(self.reference, tuple) else tuple(jnp.unstack(row_of(self.reference, place)))
+        return vsub(point, reference)
 
 
 def contact_force(system: System, frame: Frames, v: list, soft: Constraints, a: list) -> list:
@@ -141,11 +148,13 @@ def _contact_loop(system: System, frame: Frames, v, a, group: _GroupOfCandidates
     moving = np.unique(links[links >= 0])
     if not len(moving):
         return None
-    places = np.where(links < 0, len(moving), np.searchsorted(moving, links))
-    reference = [frame.pose[system.tables.root[i]].pos for i in moving]
+    sides = [k for k in (0, 1) if (links[:, k] >= 0).any()]
+    places = np.where(links < 0, len(moving), np.searchsorted(moving, links))[:, sides]
+    roots = [system.tables.root[i] for i in moving]
+    reference = [frame.pose[i].pos for i in roots]
     motions = [[(*of_links[i].lin, *of_links[i].ang) for i in moving] for of_links in (velocities(system, frame, x)[1] for x in (v, a))]
-    tables = [_with_world(rows) for rows in (reference, *motions)]
-    return _ContactLoop(group, tuple(moving.tolist()), places, *tables)
+    table = tuple(map(jnp.asarray, reference[0])) if len(set(roots)) == 1 else _with_world(reference)
+    return _ContactLoop(group, tuple(moving.tolist()), tuple((-1.0, 1.0)[k] for k in sides), places, table, *map(_with_world, motions))
 
 
 def _with_world(rows: list):
@@ -171,19 +180,19 @@ def _force_in_loop(system: System, frame: Frames, loop: _ContactLoop) -> list:
 
 
 def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
-    """The places of both links of a candidate i (2,), and the wrenches of the contact on them (2, 6): moments about their reference points,
-    and forces."""
+    """The places of the links of a candidate i (sides,), and the wrenches of the contact on them (sides, 6): moments about their reference
+    points, and forces."""
     contacts, parameters, mobility = loop.group.contact(i)
     pair, point = contacts.pair.reshape(()), _scalars(contacts.point)
     axes = [_scalars(axis) for axis in (contacts.normal, *contacts.tangents)]
     links = row_of(jnp.asarray(loop.links, jnp.int32), pair)
     places = jnp.unstack(links)
-    arms = [vsub(point, tuple(jnp.unstack(row_of(loop.reference, place)))) for place in places]
+    arms = [loop.arm(point, place) for place in places]
 
     def relative(motions):
         """J v (1, condim, 1), of the motions of all links."""
         lin, ang = ZERO3, ZERO3
-        for sign, place, arm in zip(_SIGNS, places, arms, strict=True):
+        for sign, place, arm in zip(loop.signs, places, arms, strict=True):
             x = jnp.unstack(row_of(motions, place))
             motion = Motion(tuple(x[3:]), tuple(x[:3]))
             lin, ang = vadd(lin, scale(point_velocity(motion, arm), sign)), vadd(ang, scale(motion.ang, sign))
@@ -193,12 +202,8 @@ def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
     cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(loop.velocity), (1,))
     force = cone.force(relative(loop.acceleration) + cone.offset)
     lin, moment = (_scalars(x) for x in world_wrench(contacts, force))
-    wrenches = [[*scale(vadd(moment, cross(arm, lin)), sign), *scale(lin, sign)] for sign, arm in zip(_SIGNS, arms, strict=True)]
+    wrenches = [[*scale(vadd(moment, cross(arm, lin)), sign), *scale(lin, sign)] for sign, arm in zip(loop.signs, arms, strict=True)]
     return links, jnp.stack([jnp.stack(x) for x in wrenches])
-
-
-_SIGNS = -1.0, 1.0
-"""Of the first and of the second side: contact forces act on the second."""
 
 
 def _scalars(vector: tuple) -> tuple:
