@@ -59,12 +59,14 @@ class ActiveJacobian(NamedTuple):
         """The sum of J_i^T second(i) J_i (nv, nv). second(i): symmetric (d, d)."""
         rows, columns = np.tril_indices(len(self.dofs))
 
-        def term(i):
+        def with_contact(i, triangle):
             J = row_of(self.J, i)
             products = jnp.dot(second(i), J, precision=jax.lax.Precision.HIGHEST)
-            return tree_sum([x[rows] * y[columns] for x, y in zip(J, products, strict=True)])
+            for x, y in zip(J, products, strict=True):  # one after the other: each is a product and a sum at once
+                triangle = triangle + x[rows] * y[columns]
+            return triangle
 
-        triangle = self.sum(term, jnp.zeros(len(rows), self.J.dtype))
+        triangle = jax.lax.fori_loop(0, self.count, with_contact, jnp.zeros(len(rows), self.J.dtype))
         whole = jnp.zeros((self.nv, self.nv), self.J.dtype)
         return whole.at[np.ix_(self.dofs, self.dofs)].set(of_triangle(triangle, len(self.dofs)))
 
