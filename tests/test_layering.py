@@ -25,7 +25,8 @@ LAYERS = (
     ("io",),
     (
         "spatial", "compile.arrays", "compile.block_functions", "compile.blocks", "compile.bounded", "compile.choice",
-        "compile.code_generation", "compile.columns", "compile.elementary", "compile.handler", "compile.program", "compile.rules",
+        "compile.code_generation", "compile.columns", "compile.elementary", "compile.handler", "compile.program", "compile.registers",
+        "compile.rules",
     ),
     ("compile.processes",),
     ("compile.machine",),
