@@ -1,7 +1,7 @@
 """The machine code of rollouts and their gradients for this processor: ``python benchmarks/machine_code.py FILE [MODEL...]`` (minutes).
 
-Of each program: operations; environments in a vector; instructions, and which of them read or write the stack; bytes of the code, of the
-stack, where the numbers are for which there is no register, and of the scratch memory of a block of environments, where its arrays are."""
+Of each program: operations; environments in a vector; instructions, and how many of them only load or store; bytes of the code, of the
+stack, and of the scratch memory of a block of environments, where its arrays are and the numbers for which there is no register."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def report(name: str, model: str) -> list[dict]:
         lines = [line.split("#")[0].strip() for text in texts for line in assembly(text).splitlines() if re.match(r"\t[a-z]", line)]
         out.append({
             "model": name, "program": program, "operations": function.summary(batched).operations, "lanes": lanes,
-            "instructions": len(lines), "instructions_on_stack": sum("(%rsp" in x or "(%rbp" in x for x in lines),
+            "instructions": len(lines), "loads_and_stores": sum(bool(re.match(r"v?k?mov.*\(%", x)) for x in lines),
             "code_bytes": sum(len(machine_code(text)) for text in texts),
             "stack_bytes": max((int(n) for x in lines for n in re.findall(r"^subq\t\$(\d+), %rsp", x)), default=0),
             "scratch_bytes": int(re.findall(r"%scratch.raw = call ptr @malloc\(i64 (\d+)\)", texts[-1])[0]),
