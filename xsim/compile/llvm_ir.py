@@ -216,16 +216,20 @@ class Emitter:
         offset = self.spilled[key] if key in self.spilled else self.places.offset(key)
         address = self.result(f"getelementptr i8, ptr %scratch, i64 {offset}")
         dtype, varying = (BOOL, True) if isinstance(key, Loop) else (self.program.types[key], self.program.varying[key])
-        if dtype == BOOL and varying and self.target.lanes >= MIN_BITS:
+        if dtype == BOOL and self._has_bits(varying):
             return address, f"i{self.target.lanes}", True
         return address, self.target.type(MASK if dtype == BOOL else dtype, varying), dtype == BOOL
+
+    def _has_bits(self, varying: bool) -> bool:
+        """Whether a boolean in scratch memory is a bit for each environment."""
+        return varying and self.target.lanes >= MIN_BITS
 
     def keep(self, key: int | Loop, value: str) -> None:
         """Store a value in its place in scratch memory."""
         address, kind, is_mask = self._place(key)
         if is_mask:
             varying = isinstance(key, Loop) or self.program.varying[key]
-            cast = "bitcast" if varying and self.target.lanes >= MIN_BITS else "sext"
+            cast = "bitcast" if self._has_bits(varying) else "sext"
             value = self.result(f"{cast} {self.target.type(BOOL, varying)} {value} to {kind}")
         self.write(f"store {kind} {value}, ptr {address}")
 
@@ -244,7 +248,7 @@ class Emitter:
         name = self.result(f"load {kind}, ptr {address}")
         if not is_mask:
             return name
-        if self.target.lanes >= MIN_BITS and (isinstance(key, Loop) or self.program.varying[key]):
+        if self._has_bits(isinstance(key, Loop) or self.program.varying[key]):
             return self.result(f"bitcast {kind} {name} to {self.target.type(BOOL)}")
         return self.result(f"icmp slt {kind} {name}, {'zeroinitializer' if kind.startswith('<') else '0'}")
 

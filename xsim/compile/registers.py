@@ -1,9 +1,8 @@
 """Which values of straight code are in registers, and which wait in memory.
 
-A long program has several times as many values at a time as a processor has registers. LLVM decides last which of them it stores, and in
-straight code of thousands of operations it stores and loads about twice as many as necessary. Therefore the program says it: a value that
-does not fit into the registers is stored, the one that is read again last (Belady 1966, A study of replacement algorithms for a
-virtual-storage computer), and loaded before it is read. LLVM then finds registers for all values.
+A long program needs many times as many values at a time as a processor has registers. LLVM's register allocator stores and loads more of
+them than necessary. Therefore the program says what is stored: where a register is needed, the value that is read again last (Belady 1966,
+A study of replacement algorithms for a virtual-storage computer). It is loaded before it is read. LLVM then finds registers for all values.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class Allocator:
         for i, use in reversed(list(enumerate(uses))):
             for x in use.reads:
                 self.positions.setdefault(x, []).append(i)
-        self.next: dict[int, int] = {}  # of the values in registers, the next item that reads them
-        self.heap: list[tuple[int, int]] = []  # of the same, negative, with the value: the last one is first; some entries are outdated
+        self.next: dict[int, int] = {}  # of the values in registers: the next item that reads them
+        self.heap: list[tuple[int, int]] = []  # of (-next item, value); some are outdated
         self.stored: dict[int, int] = {}  # places of the values that have been stored
 
     def moves(self) -> list[Moves]:

@@ -12,7 +12,7 @@ The reference point is the origin of a link and moves with it: a *relative* disp
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,9 +52,9 @@ def with_derivative(value, rule, variables, *context):
 
     value, variables, context: trees of components. The components of value that are arrays have one shape. A tangent that is zero is the
     constant 0.0. What value was computed from has no part in its derivative, but in derivatives of the rule."""
-    leaves, treedef = jax.tree.flatten((value, variables, context), is_leaf=lambda x: x is None)
+    leaves, treedef = _flattened((value, variables, context))
     positions = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array)]
-    values, structure = jax.tree.flatten(value)
+    values, structure = _flattened(value)
     results = [i for i in positions if i < len(values)]
     if not results:
         return value
@@ -81,6 +81,10 @@ def with_derivative(value, rule, variables, *context):
     return structure.unflatten(values)
 
 
+def _flattened(tree) -> tuple:
+    return jax.tree.flatten(tree, is_leaf=lambda x: x is None)
+
+
 def _full(x, like):
     return jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)
 
@@ -92,23 +96,33 @@ def with_lanes(tree, lanes: tuple[int, ...]):
 
 def _directional(fn, arguments: tuple, tangents: tuple):
     """The derivative of fn(*arguments) along the tangents, the constant 0.0 where it is zero; None if all is."""
-    leaves, treedef = jax.tree.flatten(arguments, is_leaf=lambda x: x is None)
-    along = jax.tree.leaves(tangents, is_leaf=lambda x: x is None)
+    along = _flattened(tangents)[0]
     active = [i for i, t in enumerate(along) if isinstance(t, jax.Array)]
     if not active:
         return None
-    found: list = []
+    function = _OfActive(fn, arguments, active)
+    changes = iter(jax.jvp(function, [function.leaves[i] for i in active], [along[i] for i in active])[1])
+    return function.structure.unflatten([next(changes) if is_array else 0.0 for is_array in function.are_arrays])
 
-    def of_active(*xs):
-        here = list(leaves)
-        for i, x in zip(active, xs, strict=True):
-            here[i] = x
-        found[:] = jax.tree.flatten(fn(*treedef.unflatten(here)))
-        return [x for x in found[0] if isinstance(x, jax.Array)]
 
-    changes = iter(jax.jvp(of_active, [leaves[i] for i in active], [along[i] for i in active])[1])
-    results, structure = found
-    return structure.unflatten([next(changes) if isinstance(x, jax.Array) else 0.0 for x in results])
+class _OfActive:
+    """fn(*arguments) as a function of the arrays at the active places among the leaves, that returns a list of arrays.
+
+    structure, are_arrays: of the results of fn, and which of them are arrays; known after a call."""
+
+    def __init__(self, fn, arguments: tuple, active: list[int]):
+        self.fn, self.active = fn, active
+        self.leaves, self.treedef = _flattened(arguments)
+        self.structure: Any = None
+        self.are_arrays: list[bool] = []
+
+    def __call__(self, *xs) -> list:
+        leaves = list(self.leaves)
+        for i, x in zip(self.active, xs, strict=True):
+            leaves[i] = x
+        results, self.structure = jax.tree.flatten(self.fn(*self.treedef.unflatten(leaves)))
+        self.are_arrays = [isinstance(x, jax.Array) for x in results]
+        return [x for x in results if isinstance(x, jax.Array)]
 
 
 # ---- displacements -------------------------------------------------------------------------------------------------------------

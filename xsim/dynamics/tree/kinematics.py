@@ -107,7 +107,8 @@ def _rotation(pose: Pose, reference):
 
 def frames(system: System, q) -> Frames:
     """Forward kinematics at q (nq components), differentiated by the displacements of the links."""
-    return _displaced(system, split_q(system, q), _frames(system, split_q(system, q)))
+    qs = split_q(system, q)
+    return _displaced(system, qs, _frames(system, qs))
 
 
 def _frames(system: System, qs: list) -> Frames:
@@ -131,28 +132,31 @@ def _displaced(system: System, qs: list, frame: Frames) -> Frames:
     arrays = [x for x in jax.tree.leaves((frame, qs)) if isinstance(x, jax.Array)]
     if not arrays:
         return frame._replace(displacement=[AT_REST] * len(frame.pose))
-    lanes, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
-    frame, links = with_lanes(frame, lanes), system.topology.links
+    frame = with_lanes(frame, jnp.broadcast_shapes(*(x.shape for x in arrays)))
     arguments = [JointArguments(*x) for x in zip(system.link.pose, system.link.numbers, map(tuple, qs), strict=True)]
-    displacements: list[Motion] = []
-    for i, link in enumerate(links):
-        joint, subspace = system.link.joints[i], frame.subspace[link.v : link.v + link.nv]
-        parent, R_parent = (displacements[link.parent], frame.R[link.parent]) if link.parent >= 0 else (AT_REST, IDENTITY_MATRIX)
-        zero = zero_displacement(parent, joint, arguments[i], subspace, lanes, dtype)
-        displacements.append(displacement_of_link(zero, joint, parent, arguments[i], subspace, R_parent, frame.origin[i]))
-    out = Frames([], [], [], [], [])
-    for i, link in enumerate(links):
+    displacements, out = _displacements(system, arguments, frame, arrays), Frames([], [], [], [], [])
+    for i, link in enumerate(system.topology.links):
         displacement, of_root = displacements[i], displacements[system.tables.root[i]]
         relative = Motion(displacement.ang, vsub(displacement.lin, of_root.lin))
         moved = displaced_frame(LinkFrame(frame.pose[i], frame.R[i], frame.origin[i]), displacement, relative)
-        subspace = frame.subspace[link.v : link.v + link.nv]
+        subspace, joint = frame.subspace[link.v : link.v + link.nv], system.link.joints[i]
         out.pose.append(moved.pose)
         out.R.append(moved.R)
         out.origin.append(moved.origin)
-        out.subspace.extend(
-            displaced_subspace(subspace, relative, system.link.joints[i], arguments[i], frame.R[i], frame.origin[i])
-        )
+        out.subspace.extend(displaced_subspace(subspace, relative, joint, arguments[i], frame.R[i], frame.origin[i]))
         out.displacement.append(relative)
+    return out
+
+
+def _displacements(system: System, arguments: list[JointArguments], frame: Frames, arrays: list) -> list[Motion]:
+    """Per link, its displacement. arrays: all arrays on which the kinematics depend."""
+    lanes, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
+    out: list[Motion] = []
+    for i, link in enumerate(system.topology.links):
+        joint, subspace = system.link.joints[i], frame.subspace[link.v : link.v + link.nv]
+        parent, R_parent = (out[link.parent], frame.R[link.parent]) if link.parent >= 0 else (AT_REST, IDENTITY_MATRIX)
+        zero = zero_displacement(parent, joint, arguments[i], subspace, lanes, dtype)
+        out.append(displacement_of_link(zero, joint, parent, arguments[i], subspace, R_parent, frame.origin[i]))
     return out
 
 
