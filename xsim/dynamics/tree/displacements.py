@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.manual_axes import varying_alike
 from xsim.joints.elementary import child_twist, has_velocity_coordinates
 from xsim.spatial import (
     Inertia,
@@ -73,10 +74,11 @@ def with_derivative(value, rule, variables, *context):
         with traced_in(mode):
             changes = jax.tree.leaves(rule(treedef.unflatten(along)[1], of_value, of_variables, *of_context))
         out = primals[: len(results)]
-        return list(out), [_full(changes[i], x) for i, x in zip(results, out, strict=True)]
+        return list(out), [varying_alike(_full(changes[i], x), x) for i, x in zip(results, out, strict=True)]
 
     identity.defjvp(derivative, symbolic_zeros=True)
-    for i, x in zip(results, identity(*(leaves[i] for i in positions)), strict=True):
+    arrays = varying_alike([leaves[i] for i in positions])  # a value that does not vary has the tangents of variables that do
+    for i, x in zip(results, identity(*arrays), strict=True):
         values[i] = x
     return structure.unflatten(values)
 
