@@ -138,14 +138,15 @@ class JointArguments(NamedTuple):
     q: tuple
 
 
-def zero_displacement(parent: Motion, joint, arguments: JointArguments, subspace: list[Motion], lanes: tuple, dtype) -> Motion:
-    """The value of a displacement: zeros, but the constant 0.0 where the link and its parent cannot move. parent: that of its parent."""
+def zero_displacement(parent: Motion, joint, arguments: JointArguments, subspace: list[Motion], zero) -> Motion:
+    """The value of a displacement: the component zero, but the constant 0.0 where the link and its parent cannot move. parent: the
+    displacement of its parent."""
     fixed = not any(isinstance(x, jax.Array) for x in jax.tree.leaves((arguments.frame, arguments.numbers)))
     if fixed and has_velocity_coordinates(joint):
         moving = [any(not is_zero(x) for x in entries) for entries in zip(*map(jax.tree.leaves, (parent, *subspace)), strict=True)]
     else:
         moving = [True] * 6
-    zeros = [jnp.zeros(lanes, dtype) if x else 0.0 for x in moving]
+    zeros = [zero if x else 0.0 for x in moving]
     return Motion(tuple(zeros[:3]), tuple(zeros[3:]))
 
 

@@ -132,9 +132,10 @@ def _displaced(system: System, qs: list, frame: Frames) -> Frames:
     arrays = [x for x in jax.tree.leaves((frame, qs)) if isinstance(x, jax.Array)]
     if not arrays:
         return frame._replace(displacement=[AT_REST] * len(frame.pose))
-    frame = with_lanes(frame, jnp.broadcast_shapes(*(x.shape for x in arrays)))
+    zero = jnp.zeros(jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays))
+    frame = with_lanes(frame, zero.shape)
     arguments = [JointArguments(*x) for x in zip(system.link.pose, system.link.numbers, map(tuple, qs), strict=True)]
-    displacements, out = _displacements(system, arguments, frame, arrays), Frames([], [], [], [], [])
+    displacements, out = _displacements(system, arguments, frame, zero), Frames([], [], [], [], [])
     for i, link in enumerate(system.topology.links):
         displacement, of_root = displacements[i], displacements[system.tables.root[i]]
         relative = Motion(displacement.ang, vsub(displacement.lin, of_root.lin))
@@ -148,15 +149,14 @@ def _displaced(system: System, qs: list, frame: Frames) -> Frames:
     return out
 
 
-def _displacements(system: System, arguments: list[JointArguments], frame: Frames, arrays: list) -> list[Motion]:
-    """Per link, its displacement. arrays: all arrays on which the kinematics depend."""
-    lanes, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
+def _displacements(system: System, arguments: list[JointArguments], frame: Frames, zero) -> list[Motion]:
+    """Per link, its displacement. zero: a component."""
     out: list[Motion] = []
     for i, link in enumerate(system.topology.links):
         joint, subspace = system.link.joints[i], frame.subspace[link.v : link.v + link.nv]
         parent, R_parent = (out[link.parent], frame.R[link.parent]) if link.parent >= 0 else (AT_REST, IDENTITY_MATRIX)
-        zero = zero_displacement(parent, joint, arguments[i], subspace, lanes, dtype)
-        out.append(displacement_of_link(zero, joint, parent, arguments[i], subspace, R_parent, frame.origin[i]))
+        value = zero_displacement(parent, joint, arguments[i], subspace, zero)
+        out.append(displacement_of_link(value, joint, parent, arguments[i], subspace, R_parent, frame.origin[i]))
     return out
 
 
