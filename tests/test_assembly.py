@@ -80,6 +80,43 @@ def test_curvature(n, width, dtype, x64):
     np.testing.assert_allclose(x[definite], np.linalg.solve(wanted, np.asarray(b)[..., None])[definite][..., 0], atol=tolerance)
 
 
+@pytest.mark.parametrize("n", [45, 110])
+def test_zero_columns(n, x64):
+    """Groups of columns that are zero are left out, of few columns and of so many that a bit stands for several groups."""
+    rng = np.random.default_rng(n)
+    J, P = np.zeros((NUM, N, D, n)), _symmetric(rng.normal(size=(NUM, N, D, D)))
+    for e, i in np.ndindex(NUM, N):
+        J[e, i][:, rng.choice(n // 3, 4) * 3] = rng.normal(size=(D, 4))
+    J[:, :, :, -1] = J[:, :, :, 0]
+
+    def function(J, P):
+        return [with_curvature(jnp.eye(n), [Curvature(J, P, np.arange(n), block_max(jnp.sum(J[:, 0, 0] < 9)))])]
+
+    (found,) = of_one(function, jnp.asarray(J), jnp.asarray(P))((J, P), (True, True))
+    assert (J != 0).any((0, 1, 2)).mean() < 1
+    np.testing.assert_allclose(found, np.eye(n) + _curvature(J, P), atol=1e-13)
+
+
+def test_known_entries(x64):
+    """Terms whose entries are known, such as those of joint limits, are added entry by entry, without a loop."""
+    n, count = SIZES[0], 20
+    rng = np.random.default_rng(1)
+    J, dofs = np.zeros((count, 1, n)), np.arange(count)[:, None]
+    for i in range(count):
+        J[i, 0, rng.choice(n, 2, replace=False)] = rng.normal(size=2)
+    single, P = rng.normal(size=(count, 1, 1)), rng.uniform(size=(NUM, count, 1, 1))
+
+    def function(P):
+        terms = [Curvature(jnp.asarray(J), P, np.arange(n), count), Curvature(jnp.asarray(single), P, jnp.asarray(dofs), count)]
+        return [with_curvature(jnp.eye(n), terms)[ROWS]]
+
+    compiled = of_one(function, jnp.asarray(P))
+    (found,) = compiled((P,), (True,))
+    all_J = np.broadcast_to(J, (NUM, *J.shape)), np.broadcast_to(np.eye(n)[:count, None] * single, (NUM, *J.shape))
+    np.testing.assert_allclose(found, (np.eye(n) + sum(_curvature(x, P) for x in all_J))[:, ROWS], atol=1e-14)
+    assert not any(name == "block_or" for name in compiled.program((True,)).names)
+
+
 @pytest.mark.parametrize("of_magnitudes", [False, True])
 def test_transposed_product(of_magnitudes, x64):
     n = SIZES[0]

@@ -31,7 +31,8 @@ LAYERS = (
     ("compile.processes",),
     ("compile.machine",),
     (
-        "compile.simplify", "compile.indexing", "compile.factorization", "compile.matrices", "compile.placement", "compile.scheduling",
+        "compile.simplify", "compile.indexing", "compile.factorization", "compile.matrices", "compile.sparsity", "compile.tiled",
+        "compile.placement", "compile.scheduling",
     ),
     ("compile.assembly",),
     ("compile.traced", "compile.llvm_types", "compile.parts"),

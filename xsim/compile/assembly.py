@@ -6,36 +6,64 @@ between other bodies in each.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.indexing import dynamic_row
-from xsim.compile.matrices import TILE, Memory, Numbers, counted, padded
+from xsim.compile.matrices import Memory, Numbers, counted, plus
 from xsim.compile.program import BOOL, INDEX
+from xsim.compile.sparsity import MAX_GROUPS, TILE, any_nonzero, each_bit, padded
 
-BLOCK = 4, 3
-"""Rows and columns of the blocks of a dense sum. Their sums, a column and an entry of a row fit into 16 registers."""
-
-_COLUMNS, _ROWS, _TERMS, _WHERE, _PRODUCTS, _BLOCKS, _SUMS, _FORCES = (object() for _ in range(8))
+_COLUMNS, _ROWS, _TERMS, _WHERE, _PRODUCTS, _SUMS, _FORCES = (object() for _ in range(7))
+_BLOCK_ROWS, _ROW_GROUPS, _BLOCKS, _COLUMN_GROUPS = (object() for _ in range(4))
 """The loops, see `Flattener.rolled`."""
 
 
 def with_curvature(f, equation, matrix: Array, *terms: Array) -> list[Array]:
-    """The rule of `xsim.dynamics.linalg.assembly.WITH_CURVATURE`. The result is a buffer, of which `matrices.factored` makes no copy."""
+    """The rule of `xsim.dynamics.linalg.assembly.WITH_CURVATURE`. The result is a buffer, of which `tiled.factored` makes no copy."""
     n, p = matrix.shape[0], f.program
     m = padded(n)
     total = Memory(f, p.buffer(m * m + 1, matrix.dtype), m)  # the last entry takes what is added to none
-    _start_with(total, matrix)
-    for J, second, dofs, count in zip(*[iter(terms)] * 4, strict=True):
+    all_terms = list(zip(*[iter(terms)] * 4, strict=True))
+    at_known_entries = [_products(f, n, *term) for term in all_terms]
+    _start_with(total, _sum_at_entries(f, matrix, [x for products in at_known_entries for x in products or ()]))
+    for J, second, dofs, count in (term for term, known in zip(all_terms, at_known_entries, strict=True) if known is None):
         end = int(f.ids(f.operate("convert", INDEX, count)))
-        if len(dofs.shape) == 1:
-            _add_dense(total, J, second, dofs.numbers, end)
-        else:
-            _add_scattered(total, J, second, dofs, end)
-    entries = np.array(p.entries(total.buffer)[: m * m]).reshape(m, m)[:n, :n]
-    return [Array(np.tril(entries) + np.tril(entries, -1).T, matrix.dtype)]
+        places = f.operate("sub", INDEX, constant_array(np.array(n - 1, INDEX)), dofs)  # the last row of the matrix is the first in memory
+        add = _add_dense if len(dofs.shape) == 1 else _add_scattered
+        add(total, J, second, places, end)
+    entries = np.array(p.entries(total.buffer)[: m * m]).reshape(m, m)[:n, :n][::-1, ::-1]
+    return [Array(np.triu(entries) + np.triu(entries, 1).T, matrix.dtype)]
+
+
+def _products(f, n: int, J: Array, second: Array, dofs: Array, count: Array) -> list[tuple[int, int, int]] | None:
+    """J^T P J as a list (row, column, value) of the upper triangle of a matrix of n rows, if it is known which entries are not zero and
+    these are few, such as those of joint limits; else None. For the arguments see `_add_scattered`."""
+    if dofs.numbers is None or count.numbers is None or int(count.numbers) < len(f.ids(J)):
+        return None
+    number, entries = Numbers(f, J.dtype), f.ids(J)
+    places = np.broadcast_to(dofs.numbers, (len(entries), J.shape[2]))
+    columns = [[k for k in range(J.shape[2]) if any(f.program.number(x) != 0 for x in row[:, k].tolist())] for row in entries]
+    if sum(len(x) * (len(x) + 1) // 2 for x in columns) > n * (n + 1) // 2:
+        return None
+    found = []
+    for row, P, at, used in zip(entries, f.ids(second), places, columns, strict=True):
+        product = {k: [number.sum_of_products(P[:, e].tolist(), row[:, k].tolist()) for e in range(len(row))] for k in used}
+        for a in used:
+            for b in (b for b in used if (at[b], b) >= (at[a], a)):
+                found.append((int(at[a]), int(at[b]), number.sum_of_products(row[:, a].tolist(), product[b])))
+    return found
+
+
+def _sum_at_entries(f, matrix: Array, terms: list[tuple[int, int, int]]) -> Array:
+    """A symmetric matrix plus terms (row, column, value) of its upper triangle."""
+    entries = f.ids(matrix).copy()
+    for row, column, value in terms:
+        entries[row, column] = entries[column, row] = f.builder.operation("add", matrix.dtype, (int(entries[row, column]), value))
+    return Array(entries, matrix.dtype)
 
 
 def _start_with(total: Memory, matrix: Array) -> None:
@@ -56,31 +84,28 @@ def _start_with(total: Memory, matrix: Array) -> None:
     entries = f.ids(matrix)
     for column in range(total.size):
         for row in range(column, total.size):
-            value = int(entries[row, column]) if row < n else number.constant(row == column)
+            value = int(entries[n - 1 - row, n - 1 - column]) if row < n else number.constant(row == column)
             if f.program.number(value) != 0:
                 total.store(zero, row, column, value)
 
 
-def _add_scattered(total: Memory, J: Array, second: Array, dofs: Array, end: int) -> None:
-    """Add J_i^T P_i J_i for i < end, each at its own dofs. J (terms, d, k), second: P (terms, d, d), dofs (terms, k), ascending.
+def _add_scattered(total: Memory, J: Array, second: Array, places: Array, end: int) -> None:
+    """Add J_i^T P_i J_i for i < end. J (terms, d, k), second: P (terms, d, d), places (terms, k): its rows in memory, descending.
 
     The second half of the columns is left out where it is zero, as that of a contact with the world."""
     f, number = total.f, Numbers(total.f, J.dtype)
-    zero, size = (f.builder.constant(x, INDEX) for x in (0, total.size))
-    k = J.shape[2]
+    zero, k = f.builder.constant(0, INDEX), J.shape[2]
     half = (k + 1) // 2
 
     def term(i: int, _) -> list[Array]:
-        rows, P, at = (f.ids(dynamic_row(f, x, i)) for x in (J, second, dofs))
-        start_of = [f.builder.operation("mul", INDEX, (x, size)) for x in at.tolist()]
+        rows, P, at = (f.ids(dynamic_row(f, x, i)) for x in (J, second, places))
 
         def add(columns: range, first: int) -> None:
             """Add the rows from the first one, below the diagonal, of these columns."""
             for column in columns:
                 product = [number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist()) for e in range(len(rows))]
                 for row in range(max(column, first), k if first else half):
-                    position = f.builder.operation("add", INDEX, (start_of[row], int(at[column])))
-                    total.add(position, 0, number.sum_of_products(rows[:, row].tolist(), product))
+                    total.add(total.at(int(at[column]), int(at[row])), 0, number.sum_of_products(rows[:, row].tolist(), product))
 
         add(range(half), 0)
         if half < k:
@@ -106,61 +131,103 @@ def where_nonzero(f, values: list[int], function: Callable) -> None:
     f.rolled(_WHERE, [constant_array(np.array(0, INDEX))], proceed, turn, 1)
 
 
-def _add_dense(total: Memory, J: Array, second: Array, dofs: np.ndarray, end: int) -> None:
-    """`_add_scattered` at dofs (k) of all terms. The sums of a block of entries are in registers."""
-    f, p, number = total.f, total.f.program, Numbers(total.f, J.dtype)
-    count, d, k = J.shape
-    product = p.buffer(count * d * k, J.dtype)
-    zero, width = f.builder.constant(0, INDEX), f.builder.constant(d * k, INDEX)
+def _add_dense(total: Memory, J: Array, second: Array, places: Array, end: int) -> None:
+    """`_add_scattered` at places (k) of all terms. Columns that are zero in all environments of a block are left out."""
+    f = total.f
+    dense = _DenseSum(total, J, second, places.numbers)
+    mask = dense.store_products(end)
+    rows = f.builder.operation("mul", INDEX, (end, f.builder.constant(J.shape[1], INDEX)))
+    two, one = (f.builder.constant(x, INDEX) for x in (2, 1))
 
-    def products(i: int, _) -> list[Array]:
-        rows, P = (f.ids(dynamic_row(f, x, i)) for x in (J, second))
-        start = f.builder.operation("mul", INDEX, (i, width))
-        for e, column in np.ndindex(d, k):
-            p.store(product, start, e * k + column, number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist()))
-        return []
+    def row_of_blocks(bit: int, _) -> list[Array]:
+        until = f.builder.operation("sub", INDEX, (f.builder.operation("shift_left", INDEX, (two, bit)), one))
+        others = f.builder.operation("and", INDEX, (mask, until))
 
-    counted(f, _PRODUCTS, zero, end, [], products)
-    left = p.array(f.ids(J).ravel().tolist(), J.dtype)
-    blocks = _blocks(dofs, total.size)
-    shape = tuple(min(size, k) for size in BLOCK)
-    starts, positions = (constant_array(x.astype(INDEX)) for x in blocks)
-    last = f.builder.operation("mul", INDEX, (end, f.builder.constant(d, INDEX)))
+        def columns_of(row: int) -> list[Array]:
+            return each_bit(f, _BLOCKS, others, [], lambda other, _: dense.groups(_COLUMN_GROUPS, other, lambda x: dense.add(row, x, rows)))
 
-    def block(at: int, _) -> list[Array]:
-        row, column = f.ids(dynamic_row(f, starts, at)).tolist()
+        return dense.groups(_ROW_GROUPS, bit, columns_of)
+
+    each_bit(f, _BLOCK_ROWS, mask, [], row_of_blocks)
+
+
+class _DenseSum:
+    """The sum of J_i^T P_i J_i, by groups of columns of J (terms, d, k). These are rows at ``places`` (k) in memory, descending.
+
+    width: columns of a group. starts: the first ones of the groups; the last group may begin within the one before. per_bit: number of
+    groups for which there is one bit, see `store_products`. products: P J, in memory."""
+
+    def __init__(self, total: Memory, J: Array, second: Array, places: np.ndarray):
+        self.total, self.f, self.J, self.second, self.places = total, total.f, J, second, places
+        count, d, k = J.shape
+        self.width = min(k, TILE)
+        self.starts = np.minimum(np.arange(0, k, self.width), k - self.width).tolist()
+        self.per_bit = -(-len(self.starts) // MAX_GROUPS)
+        self.products = self.f.program.buffer(count * d * k, J.dtype)
+        self.left = self.f.program.array(self.f.ids(J).ravel().tolist(), J.dtype)
+        self.tables = [constant_array(x) for x in (np.array(self.starts, INDEX), self._positions())]
+
+    def store_products(self, end: int) -> int:
+        """Store P_i J_i for i < end. The bits of the groups of columns that are not zero in some environment of the block."""
+        f, number, (_, d, k) = self.f, Numbers(self.f, self.J.dtype), self.J.shape
+        zero, size = f.builder.constant(0, INDEX), f.builder.constant(d * k, INDEX)
+        starts = [self.starts[first : first + self.per_bit] for first in range(0, len(self.starts), self.per_bit)]
+
+        def term(i: int, carry: list[Array]) -> list[Array]:
+            rows, P = (f.ids(dynamic_row(f, x, i)) for x in (self.J, self.second))
+            start, bits = f.builder.operation("mul", INDEX, (i, size)), int(f.ids(carry[0]))
+            for e, column in np.ndindex(d, k):
+                product = number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist())
+                f.program.store(self.products, start, e * k + column, product)
+            for bit, group in enumerate(starts):
+                is_nonzero = any_nonzero(f, rows[:, group[0] : group[-1] + self.width].ravel().tolist())
+                values = is_nonzero, zero, f.builder.constant(np.uint32(1 << bit).astype(INDEX), INDEX)
+                bits = f.builder.operation("or", INDEX, (bits, f.builder.operation("select_n", INDEX, values)))
+            return [Array(np.array(bits), INDEX)]
+
+        (bits,) = counted(f, _PRODUCTS, zero, end, [constant_array(np.zeros((), INDEX))], term)
+        return f.program.block_or(int(f.ids(bits)))
+
+    def groups(self, key, bit: int, function: Callable) -> list[Array]:
+        """function(number) for the groups of a bit."""
+        if self.per_bit == 1:
+            return function(bit)
+        first = self.f.builder.operation("mul", INDEX, (bit, self.f.builder.constant(self.per_bit, INDEX)))
+        count = self.f.builder.constant(len(self.starts), INDEX)
+        end = self.f.builder.operation("min", INDEX, (plus(self.f, first, self.per_bit), count))
+        return counted(self.f, key, first, end, [], lambda number, _: function(number))
+
+    def add(self, row: int, column: int, rows: int) -> list[Array]:
+        """Add the products of two groups of columns, of so many rows of all J_i."""
+        f, number, k, operation = self.f, Numbers(self.f, self.J.dtype), self.J.shape[2], self.f.builder.operation
+        starts, positions = self.tables
+        firsts = [int(f.ids(dynamic_row(f, starts, x))) for x in (row, column)]
 
         def row_products(i: int, carry: list[Array]) -> list[Array]:
-            start = f.builder.operation("mul", INDEX, (i, f.builder.constant(k, INDEX)))
-            at_row, at_column = (f.builder.operation("add", INDEX, (start, x)) for x in (row, column))
-            xs, ys = [p.load(left, at_row, r) for r in range(shape[0])], [p.load(product, at_column, c) for c in range(shape[1])]
-            sums = f.ids(carry[0])
-            new = [number("add", int(sums[r, c]), number("mul", x, y)) for r, x in enumerate(xs) for c, y in enumerate(ys)]
-            return [Array(np.array(new).reshape(shape), J.dtype)]
+            start = operation("mul", INDEX, (i, f.builder.constant(k, INDEX)))
+            at = [operation("add", INDEX, (start, first)) for first in firsts]
+            factors = ([f.program.load(x, y, r) for r in range(self.width)] for x, y in zip((self.left, self.products), at, strict=True))
+            sums = f.ids(carry[0]).tolist()
+            new = [number("add", s, number("mul", *pair)) for s, pair in zip(sums, itertools.product(*factors), strict=True)]
+            return [Array(np.array(new), number.dtype)]
 
-        (sums,) = counted(f, _SUMS, zero, last, [constant_array(np.zeros(shape, J.dtype))], row_products)
-        for position, value in zip(f.ids(dynamic_row(f, positions, at)).tolist(), f.ids(sums).ravel().tolist(), strict=True):
-            total.add(position, 0, value)
+        zeros = constant_array(np.zeros(self.width**2, number.dtype))
+        (sums,) = counted(f, _SUMS, f.builder.constant(0, INDEX), rows, [zeros], row_products)
+        pair = operation("add", INDEX, (operation("mul", INDEX, (row, f.builder.constant(len(self.starts), INDEX))), column))
+        for position, value in zip(f.ids(dynamic_row(f, positions, pair)).tolist(), f.ids(sums).tolist(), strict=True):
+            self.total.add(position, 0, value)
         return []
 
-    counted(f, _BLOCKS, zero, f.builder.constant(len(blocks[0]), INDEX), [], block)
-
-
-def _blocks(dofs: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks that cover the lower triangle of a matrix of these rows and columns: their first row and column (blocks, 2), and the positions
-    of their entries (blocks, entries) in the memory of a matrix of this size. Entries that are in another block, or above the diagonal, are
-    at its end."""
-    k, covered, starts, positions = len(dofs), set(), [], []
-    rows, columns = (min(x, k) for x in BLOCK)
-    for row in np.minimum(np.arange(0, k, rows), k - rows).tolist():
-        for column in np.minimum(np.arange(0, k, columns), k - columns).tolist():
-            entries = [(row + r, column + c) for r, c in np.ndindex(rows, columns)]
-            new = [x for x in entries if x[0] >= x[1] and x not in covered]
-            covered |= set(new)
-            if new:
-                starts.append((row, column))
-                positions.append([int(dofs[r]) * size + int(dofs[c]) if (r, c) in new else size * size for r, c in entries])
-    return np.array(starts), np.array(positions)
+    def _positions(self) -> np.ndarray:
+        """Of each pair of groups, the positions of their entries (pairs, entries) in the memory of the matrix. Entries of the other
+        triangle, or of another pair, are at its end."""
+        covered, positions, size = set(), [], self.total.size
+        for row, column in itertools.product(self.starts, repeat=2):
+            entries = [(row + r, column + c) for r, c in np.ndindex(self.width, self.width)]
+            new = {x for x in entries if x[0] >= x[1] and x not in covered}
+            covered |= new
+            positions.append([self.places[c] * size + self.places[r] if (r, c) in new else size * size for r, c in entries])
+        return np.array(positions, INDEX)
 
 
 def transposed_product(f, equation, J: Array, force: Array, dofs: Array, count: Array) -> list[Array]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from xsim.compile import assembly, factorization, indexing, matrices
+from xsim.compile import assembly, factorization, indexing, tiled
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.choice import is_cuda
@@ -574,8 +574,8 @@ def _zeros(f: Flattener, equation: JaxprEqn, *_: Array) -> Array:
 
 LOOPS: dict[str, Callable] = {
     "xsim_block_max": _block_max,
-    "xsim_factor": matrices.factored,
-    "xsim_solve": matrices.solved,
+    "xsim_factor": tiled.factored,
+    "xsim_solve": tiled.solved,
     "xsim_true_indices": indexing.true_indices,
     "xsim_transposed_product": assembly.transposed_product,
     "xsim_with_curvature": assembly.with_curvature,

@@ -18,7 +18,7 @@ from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, lookup, memory_type, scatter, suffix, vector_suffix
 from xsim.compile.parts import MIN_BITS, Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
-from xsim.compile.program import BLOCK_MAX, BOOL, Input, Loop, Program, Scope, Store
+from xsim.compile.program import BLOCK_MAX, BLOCK_OR, BOOL, Input, Loop, Program, Scope, Store
 from xsim.compile.registers import Moves
 from xsim.compile.scheduling import Scheduler
 
@@ -462,10 +462,10 @@ class Emitter:
 
     def store(self, item: Store) -> None:
         """A store to a mutable array."""
-        t, dtype = self.target, self.program.types[item.array]
-        value, at = self.value(item.value, True), self.element(item.array, item.index, item.offset)
+        t, dtype, varying = self.target, self.program.types[item.array], self.program.varying[item.array]
+        value, at = self.value(item.value, varying), self.element(item.array, item.index, item.offset)
         if not at.each:
-            self.write_memory(t.type(dtype), dtype, value, at.address, t.lanes)
+            self.write_memory(t.type(dtype, varying), dtype, value, at.address, at.lanes)
             return
         value, kind = self.in_memory(t.type(dtype), dtype, value)
         self.write(scatter(kind, memory_type(dtype), t.lanes, value, at.address, dtype.itemsize))
@@ -547,13 +547,14 @@ class Emitter:
         self.spread[-1][key] = out
         return out
 
-    def block_max(self, x: int) -> str:
-        """The maximum of a signed integer over the environments of the block."""
+    def over_block(self, x: int) -> str:
+        """An integer that depends on all environments of the block."""
         (argument,), lanes, kind = self.program.arguments[x], self.target.lanes, self.target.type(self.program.types[x], False)
         value = self.value(argument, True)
         if lanes == 1:
             return value
-        return self.result(f"call {kind} @llvm.vector.reduce.smax.v{lanes}{kind}(<{lanes} x {kind}> {value})")
+        name = f"llvm.vector.reduce.{REDUCTIONS[self.program.names[x]]}.v{lanes}{kind}"
+        return self.result(f"call {kind} @{name}(<{lanes} x {kind}> {value})")
 
     def convert(self, x: int) -> str:
         """A conversion of types."""
@@ -580,6 +581,7 @@ INTEGER = {
     "shift_right_logical": "lshr", "shift_right_arithmetic": "ashr",
 }  # fmt: skip
 UNSIGNED = {"div": "udiv", "rem": "urem"}
+REDUCTIONS = {BLOCK_MAX: "smax", BLOCK_OR: "or"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
 
@@ -665,7 +667,7 @@ OPERATIONS: dict[str, Callable] = {
     "input": Emitter.input,
     "load": Emitter.load,
     "convert": Emitter.convert,
-    BLOCK_MAX: Emitter.block_max,
+    **dict.fromkeys(REDUCTIONS, Emitter.over_block),
     "rsqrt": _rsqrt,
     "is_finite": _is_finite,
     "sign": _sign,

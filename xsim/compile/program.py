@@ -18,8 +18,9 @@ import numpy as np
 BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int32)
 """Type of the indices of arrays."""
-BLOCK_MAX = "block_max"
-"""The operation that takes the maximum over a block of environments. Other operations are of each environment by itself."""
+BLOCK_MAX, BLOCK_OR = "block_max", "block_or"
+"""The operations that take the maximum over a block of environments, or the bits that are set in any. Other operations are of each
+environment by itself."""
 NO_OPERATIONS = ("constant", "input", "copy", "phi", "result", "buffer")
 """Names of values that take no time."""
 
@@ -154,7 +155,7 @@ class Program:
             if other.depth > scope.depth:
                 scope = other
             varying = varying or self.varying[x]
-        varying = varying and name != BLOCK_MAX
+        varying = varying and name not in (BLOCK_MAX, BLOCK_OR)
         key = (name, dtype, arguments, data)
         found = scope.known.get(key)
         if found is None:
@@ -165,6 +166,10 @@ class Program:
     def block_max(self, value: int) -> int:
         """The maximum of a signed integer over the environments that are evaluated together. It is uniform among these."""
         return self.operation(BLOCK_MAX, self.types[value], (value,)) if self.varying[value] else value
+
+    def block_or(self, value: int) -> int:
+        """The bits of an integer that are set in any of the environments that are evaluated together. It is uniform among these."""
+        return self.operation(BLOCK_OR, self.types[value], (value,)) if self.varying[value] else value
 
     def copy(self, value: int, here: bool) -> int:
         """A value with the same number that is equal only to itself. here: whether it belongs to this place of the program, or where the
@@ -194,12 +199,14 @@ class Program:
                 return buffer
         return self.operation("array", dtype, tuple(values))
 
-    def buffer(self, size: int, dtype: np.dtype) -> int:
-        """A mutable array without contents, of which each environment has its own."""
-        return self._new("buffer", (), dtype, True, self.scope, size)
+    def buffer(self, size: int, dtype: np.dtype, varying: bool = True) -> int:
+        """A mutable array without contents, of which each environment has its own if it is varying, else each block of environments. To the
+        latter only uniform values are stored."""
+        return self._new("buffer", (), dtype, varying, self.scope, size)
 
     def store(self, buffer: int, index: int, offset: int, value: int) -> None:
         """buffer[index + offset] = value, at this place of the program."""
+        assert self.varying[buffer] or not (self.varying[index] or self.varying[value])
         store = Store(buffer, index, offset, value)
         self.scope.items.append(store)
         self.stores.setdefault(buffer, []).append((store, self.scope))
@@ -259,9 +266,9 @@ class Program:
         with self.within(loop.around):
             return self.filled([self.constant(dtype.type(0))] * size, dtype)
 
-    def filled(self, values: Sequence[int], dtype: np.dtype) -> int:
-        """A mutable array that holds these values."""
-        buffer = self.buffer(len(values), dtype)
+    def filled(self, values: Sequence[int], dtype: np.dtype, varying: bool = True) -> int:
+        """A mutable array that holds these values. varying: see `buffer`."""
+        buffer = self.buffer(len(values), dtype, varying)
         for k, value in enumerate(values):
             self.store(buffer, self.constant(INDEX.type(0)), k, value)
         return buffer

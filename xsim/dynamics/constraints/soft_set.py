@@ -121,10 +121,15 @@ class Constraints(NamedTuple):
         forces = [jnp.zeros_like(cone.offset).at[:, 0].set(-cone.pull) for cone in self.cones]
         return list(tree_sum([cone.jt_times(f) for cone, f in zip(self.cones, forces, strict=True)]))
 
+    @property
+    def fixed_zeros(self) -> bool:
+        """Whether it is known which entries of `newton_matrix` are zero at all states: which bodies touch is not."""
+        return not self.cones
+
     def newton_matrix(self, mass, x, counts=None):
         """M + J^T P'' J (nv, nv, lanes), for mass = M. counts: see `jt_times`."""
         parts = list(zip(self.parts, x, (None,) * len(self.parts) if counts is None else counts, strict=True))
-        if is_tiled(mass):
+        if is_tiled(mass, self.fixed_zeros):
             return with_curvature(mass, [term for part, y, count in parts for term in part.curvature_terms(y, count)])
         return mass + tree_sum([part.curvature(y, count) for part, y, count in parts])
 

@@ -367,7 +367,7 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full, with_matrix: bool) -> 
         soft = _with_active_cones(m, terms, lanes)
         minimum = minimize(mass, force, free, soft, hard, required, start)
         newton_matrix = soft.newton_matrix(mass, soft.at(minimum.a)) if with_matrix else None
-        matrix = NewtonMatrix(newton_matrix, hard) if with_matrix else None
+        matrix = NewtonMatrix(newton_matrix, hard, soft.fixed_zeros) if with_matrix else None
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
@@ -384,10 +384,12 @@ def _with_active_cones(m: EquationOfMotion, terms: Terms, lanes: tuple[int, ...]
 def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
     """The matrix of `_solve_dense` at a solution x."""
     mass_rows, matrix, hard = _dense_equation(m, terms, full)
+    fixed_zeros = True
     if m.soft is not None:
         soft = _with_active_cones(m, terms, matrix.shape[2:])
         matrix = soft.newton_matrix(matrix, soft.at(jnp.stack(x[: len(m.v)])))
-    return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard), mass_rows, x)[0]
+        fixed_zeros = soft.fixed_zeros
+    return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard, fixed_zeros), mass_rows, x)[0]
 
 
 def _with_staged_terms(m: EquationOfMotion, terms: Terms, full, first, mass_rows: list, x: list) -> tuple:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.compile.matrices import padded
 from xsim.compile.primitives import primitive_of
+from xsim.compile.sparsity import group_size, padded
 from xsim.dynamics.layout import outer, row_of, spread, take_rows
 from xsim.spatial import add, in_one_environment, mul, stage, sub
 
@@ -29,12 +29,15 @@ def assembled(entries: dict, shape: tuple[int, int], *like):
 
 MAX_UNROLLED = 40
 """Largest matrix whose factorization is unrolled, one region per column. Larger ones use loops, which keep the program small; in the
-program of one environment these are those of `xsim.compile.matrices`."""
+program of one environment these are those of `xsim.compile.tiled`."""
+MAX_UNROLLED_OF_CONTACTS = 20
+"""The same in the program of one environment, if the state determines which entries are zero: the loops leave these out."""
 
 
-def is_tiled(matrix) -> bool:
-    """Whether a matrix is factored in the memory of an environment."""
-    return in_one_environment() and matrix.ndim == 2 and len(matrix) > MAX_UNROLLED
+def is_tiled(matrix, fixed_zeros: bool = True) -> bool:
+    """Whether a matrix is factored in the memory of an environment. fixed_zeros: see `Cholesky`."""
+    size = MAX_UNROLLED if fixed_zeros else MAX_UNROLLED_OF_CONTACTS
+    return in_one_environment() and matrix.ndim == 2 and len(matrix) > size
 
 
 class Cholesky:
@@ -44,15 +47,16 @@ class Cholesky:
     Body Dynamics Algorithms, 6.5), and operations with constant zeros are left out of compiled programs.
 
     A pivot below ``slack`` times the rounding error (a motion without inertia) is replaced by 1, and ``pivot`` is then 0.
+
+    fixed_zeros: False if entries that are zero at some states are not known to be zero, as those of bodies that do not touch.
     """
 
-    def __init__(self, matrix, slack: float = 32.0):
+    def __init__(self, matrix, slack: float = 32.0, fixed_zeros: bool = True):
         n, eps = len(matrix), slack * float(jnp.finfo(matrix.dtype).eps)
-        self.columns: list | None = [] if n <= MAX_UNROLLED else None
+        self.is_tiled = is_tiled(matrix, fixed_zeros)
+        self.columns: list | None = None if self.is_tiled or n > MAX_UNROLLED else []
         if self.columns is None:
-            self.is_tiled = is_tiled(matrix)
-            self.factor = FACTOR.bind(matrix, eps=eps) if self.is_tiled else _factored(matrix, eps)
-            self.pivot = self.factor[-1]
+            *self.factor, self.pivot = FACTOR.bind(matrix, eps=eps) if self.is_tiled else _factored(matrix, eps)
             return
         self.pivot, rest = jnp.ones_like(matrix[0, 0]), matrix
         for k in reversed(range(n)):
@@ -62,7 +66,7 @@ class Cholesky:
     def solve(self, b):
         """The solution x of A x = b (n, lanes)."""
         if self.columns is None:
-            return SOLVE.bind(*self.factor[:2], b)[0] if self.is_tiled else _solved(*self.factor[:2], b)
+            return SOLVE.bind(*self.factor, b)[0] if self.is_tiled else _solved(*self.factor, b)
         intermediate, x = [], b[:0]
         for column, inverse in self.columns:
             y, b = _upward_step(b, column, inverse)
@@ -126,17 +130,19 @@ def _solved(lower, inverse, b):
 
 
 def _tiled_factor(matrix, *, eps: float) -> list:
-    """`_factored`, as `xsim.compile.matrices.factored` gives it."""
+    """`_factored`, as `xsim.compile.tiled.factored` gives it, with the pattern of a matrix without zeros."""
     n, m = len(matrix), padded(len(matrix))
-    larger = jnp.eye(m, dtype=matrix.dtype).at[:n, :n].set(matrix)
+    larger = jnp.eye(m, dtype=matrix.dtype).at[:n, :n].set(matrix[::-1, ::-1])
     lower, inverse, pivot = _factored(larger, eps)
-    return [lower.T.ravel(), inverse, pivot]
+    bit = np.uint64(1) << np.arange(m // group_size(n), dtype=np.uint64)
+    rows, columns = bit - np.uint64(1), 2 * bit[-1] - 2 * bit
+    return [lower.T.ravel(), inverse, *(jnp.asarray(x.astype(np.uint32).view(np.int32)) for x in (rows, columns)), pivot]
 
 
-def _tiled_solution(factor, inverse, b) -> list:
+def _tiled_solution(factor, inverse, rows, columns, b) -> list:
     """`_solved`, with a factor of `_tiled_factor`, in which what is on the other side of the diagonal has no meaning."""
     m, n = len(inverse), len(b)
-    return [_solved(jnp.tril(factor.reshape(m, m), -1).T, inverse, jnp.zeros(m, b.dtype).at[:n].set(b))[:n]]
+    return [_solved(jnp.tril(factor.reshape(m, m), -1).T, inverse, jnp.zeros(m, b.dtype).at[:n].set(b[::-1]))[:n][::-1]]
 
 
 FACTOR, SOLVE = primitive_of("xsim_factor", _tiled_factor), primitive_of("xsim_solve", _tiled_solution)
@@ -162,12 +168,13 @@ def tree_sum(terms: Iterable):
 
 class Bordered:
     """Solutions of H x - J^T y = b, -J x = c. H (n, n, lanes): symmetric positive definite. rows: J (m, n, lanes), None without.
+    fixed_zeros: of H, see `Cholesky`.
 
     A row of J that depends on previous rows has a pivot that is zero to rounding; its multiplier is negligible."""
 
-    def __init__(self, matrix, rows=None):
+    def __init__(self, matrix, rows=None, fixed_zeros: bool = True):
         self.matrix, self.rows = matrix, rows
-        self.factor = Cholesky(matrix)
+        self.factor = Cholesky(matrix, fixed_zeros=fixed_zeros)
         if rows is not None:
             self.inverse_jt = jax.vmap(self.factor.solve, 1, 1)(jnp.swapaxes(rows, 0, 1))  # H^-1 J^T (n, m, lanes)
             products = (row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.inverse_jt, strict=True))

@@ -13,13 +13,13 @@ from xsim.dynamics.tree.system import System
 class NewtonMatrix:
     """The matrix H = M + J^T P'' J, with the second derivatives P'' of the potentials of soft constraints, bordered by hard rows.
 
-    ``rows``, ``solve`` and ``multiply`` are those of `sparse.Saddle`."""
+    ``rows``, ``solve`` and ``multiply`` are those of `sparse.Saddle`. fixed_zeros: see `Cholesky`."""
 
     symmetric = True
 
-    def __init__(self, matrix, hard=None):
+    def __init__(self, matrix, hard=None, fixed_zeros: bool = True):
         self.rows = [None] * len(matrix)
-        self.bordered = Bordered(matrix, hard)
+        self.bordered = Bordered(matrix, hard, fixed_zeros)
 
     def solve(self, b: list, c: list) -> list:
         return _listed(*self.bordered.solve(jnp.stack(b), jnp.stack(c) if c else None))
