@@ -45,11 +45,12 @@ MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
 """Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
-MAX_WIDE_OPERATIONS = 45_000
+MAX_WIDE_OPERATIONS = 60_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`, unless it is a derivative in reverse mode. Its loops
-take as many turns as the environment of a block that needs most. With AVX-512 the step of the humanoid (39,000) takes 0.85 of the time with
-the longest vectors, those of hands and arms (55,000 to 78,000) 1.06 to 1.21; reverse programs, which do not solve again, 0.87 to 1.08
-(script not committed)."""
+take as many turns as the environment of a block that needs most, and compute what is not zero in any. With AVX-512 the steps of a hand
+(46,000) and of G1 (53,000) take 0.93 to 0.97 of the time with the longest vectors, those of a Leap hand (72,000) and of four ants (95,000)
+1.00 to 1.02, that of twenty objects (73,000) 1.20, that of humanoid_CMU (165,000) 0.91; reverse programs, which do not solve again, 0.87 to
+1.08 (script not committed)."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""
