@@ -97,7 +97,8 @@ class Pattern:
         (marked,) = counted(f, _MARK, plus(f, group, 1), count, [index_array(zero)], mark)
         bits = operation("or", INDEX, (p.load(self.columns, group), p.block_or(int(f.ids(marked)))))
         p.store(self.columns, group, 0, bits)
-        parent = operation("min", INDEX, (operation("trailing_zeros", INDEX, (bits,)), plus(f, count, -1)))  # without bits any one, which gets none
+        lowest = operation("trailing_zeros", INDEX, (bits,))  # a number after the last group if there are no bits
+        parent = operation("min", INDEX, (lowest, plus(f, count, -1)))
         others = operation("and", INDEX, (bits, plus(f, bits, -1)))
         p.store(self.columns, parent, 0, operation("or", INDEX, (p.load(self.columns, parent), others)))
         column = operation("shift_left", INDEX, (one, group))
