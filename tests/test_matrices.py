@@ -89,9 +89,11 @@ def test_zeros(n, x64):
     compiled = of_one(function, matrix, b)
     x, rows, columns = compiled((matrix, b), (True, True))
     np.testing.assert_allclose(x, np.linalg.solve(matrix, b[..., None])[..., 0], rtol=1e-8)
-    wanted = filled_groups(np.abs(np.asarray(matrix)).max(0))
-    assert 0 < wanted.sum() < len(wanted) * (len(wanted) - 1) / 2
+    lanes, magnitude = compiled.lanes((True, True), NUM), np.abs(np.asarray(matrix))
     for k in range(NUM):
+        block = k // lanes * lanes
+        wanted = filled_groups(magnitude[block : block + lanes].max(0))
+        assert 0 < wanted.sum() < len(wanted) * (len(wanted) - 1) / 2
         np.testing.assert_array_equal(bits(rows[k]), wanted)
         np.testing.assert_array_equal(bits(columns[k]), wanted.T)
         alone, rows_alone, _ = compiled((matrix[k : k + 1], b[k : k + 1]), (True, True))
