@@ -16,7 +16,6 @@ LARGE = {
     "mjcf/mujoco/floppy/floppy.xml",
     "mjcf/mujoco/hammock/hammock.xml",
     "mjcf/mujoco/sdf_torus/sdf_torus.xml",
-    "mjcf/mujoco/stonehenge.xml",
 }
 """Models whose step has more operations than LLVM compiles in a bearable time."""
 
