@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xsim.compile.arrays import Array, combined, constant_array
+from xsim.compile.arrays import Array, constant_array
 from xsim.compile.indexing import dynamic_row
-from xsim.compile.matrices import Memory, Numbers, counted, plus
+from xsim.compile.matrices import Memory, Numbers, counted
 from xsim.compile.program import BOOL, INDEX
-from xsim.compile.sparsity import MAX_GROUPS, TILE, any_nonzero, each_bit, padded
+from xsim.compile.sparsity import MAX_GROUPS, TILE, any_nonzero, each_bit, each_member, padded
+from xsim.compile.tiled import lower_triangle, upper_triangle
 
 _COLUMNS, _ROWS, _TERMS, _WHERE, _PRODUCTS, _SUMS, _FORCES = (object() for _ in range(7))
 _BLOCK_ROWS, _ROW_GROUPS, _BLOCKS, _COLUMN_GROUPS = (object() for _ in range(4))
@@ -27,16 +28,21 @@ def with_curvature(f, equation, matrix: Array, *terms: Array) -> list[Array]:
     n, p = matrix.shape[0], f.program
     m = padded(n)
     total = Memory(f, p.buffer(m * m + 1, matrix.dtype), m)  # the last entry takes what is added to none
-    all_terms = list(zip(*[iter(terms)] * 4, strict=True))
-    at_known_entries = [_products(f, n, *term) for term in all_terms]
-    _start_with(total, _sum_at_entries(f, matrix, [x for products in at_known_entries for x in products or ()]))
-    for J, second, dofs, count in (term for term, known in zip(all_terms, at_known_entries, strict=True) if known is None):
+    at_known_entries, others = [], []
+    for term in zip(*[iter(terms)] * 4, strict=True):
+        products = _products(f, n, *term)
+        if products is None:
+            others.append(term)
+        else:
+            at_known_entries += products
+    _start_with(total, _sum_at_entries(f, matrix, at_known_entries))
+    for J, second, dofs, count in others:
         end = int(f.ids(f.operate("convert", INDEX, count)))
         places = f.operate("sub", INDEX, constant_array(np.array(n - 1, INDEX)), dofs)  # the last row of the matrix is the first in memory
         add = _add_dense if len(dofs.shape) == 1 else _add_scattered
         add(total, J, second, places, end)
-    entries = np.array(p.entries(total.buffer)[: m * m]).reshape(m, m)[:n, :n][::-1, ::-1]
-    return [Array(np.triu(entries) + np.triu(entries, 1).T, matrix.dtype)]
+    upper = upper_triangle(p, total.buffer, n)
+    return [Array(upper + np.triu(upper, 1).T, matrix.dtype)]
 
 
 def _products(f, n: int, J: Array, second: Array, dofs: Array, count: Array) -> list[tuple[int, int, int]] | None:
@@ -67,8 +73,8 @@ def _sum_at_entries(f, matrix: Array, terms: list[tuple[int, int, int]]) -> Arra
 
 
 def _start_with(total: Memory, matrix: Array) -> None:
-    """Store the lower triangle of a matrix, and ones on the rest of the diagonal."""
-    f, n = total.f, matrix.shape[0]
+    """Store the lower triangle of a matrix."""
+    f = total.f
     zero, end, number = f.builder.constant(0, INDEX), f.builder.constant(total.size, INDEX), Numbers(f, matrix.dtype)
 
     def columns(start: int, _) -> list[Array]:
@@ -81,12 +87,9 @@ def _start_with(total: Memory, matrix: Array) -> None:
         return counted(f, _ROWS, start, end, [], rows, TILE)
 
     counted(f, _COLUMNS, zero, end, [], columns, TILE)
-    entries = f.ids(matrix)
-    for column in range(total.size):
-        for row in range(column, total.size):
-            value = int(entries[n - 1 - row, n - 1 - column]) if row < n else number.constant(row == column)
-            if f.program.number(value) != 0:
-                total.store(zero, row, column, value)
+    for row, column, value in lower_triangle(f, matrix, total.size):
+        if f.program.number(value) != 0:
+            total.store(zero, row, column, value)
 
 
 def _add_scattered(total: Memory, J: Array, second: Array, places: Array, end: int) -> None:
@@ -117,8 +120,7 @@ def _add_scattered(total: Memory, J: Array, second: Array, places: Array, end: i
 
 def where_nonzero(f, values: list[int], function: Callable) -> None:
     """Evaluate function() where one of these values is not zero in an environment of the block: a loop with one turn or none."""
-    tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, f.program.types[x]))) for x in values]
-    test = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
+    test = f.builder.operation("convert", INDEX, (any_nonzero(f, values),))
     number = Array(np.array(f.program.block_max(test)), INDEX)
 
     def proceed(carry: list[Array]) -> Array:
@@ -143,10 +145,13 @@ def _add_dense(total: Memory, J: Array, second: Array, places: Array, end: int) 
         until = f.builder.operation("sub", INDEX, (f.builder.operation("shift_left", INDEX, (two, bit)), one))
         others = f.builder.operation("and", INDEX, (mask, until))
 
-        def columns_of(row: int) -> list[Array]:
-            return each_bit(f, _BLOCKS, others, [], lambda other, _: dense.groups(_COLUMN_GROUPS, other, lambda x: dense.add(row, x, rows)))
+        def columns_of(row: int, _) -> list[Array]:
+            def add(column: int, _) -> list[Array]:
+                return dense.add(row, column, rows)
 
-        return dense.groups(_ROW_GROUPS, bit, columns_of)
+            return each_bit(f, _BLOCKS, others, [], lambda other, _: each_member(f, _COLUMN_GROUPS, other, dense.per_bit, 1, [], add))
+
+        return each_member(f, _ROW_GROUPS, bit, dense.per_bit, 1, [], columns_of)
 
     each_bit(f, _BLOCK_ROWS, mask, [], row_of_blocks)
 
@@ -154,24 +159,23 @@ def _add_dense(total: Memory, J: Array, second: Array, places: Array, end: int) 
 class _DenseSum:
     """The sum of J_i^T P_i J_i, by groups of columns of J (terms, d, k). These are rows at ``places`` (k) in memory, descending.
 
-    width: columns of a group. starts: the first ones of the groups; the last group may begin within the one before. per_bit: number of
-    groups for which there is one bit, see `store_products`. products: P J, in memory."""
+    width: columns of a group. starts (bits, per_bit): the first ones of the groups; several may have one bit, see `store_products`.
+    The last groups may begin within those before. products: P J, in memory."""
 
     def __init__(self, total: Memory, J: Array, second: Array, places: np.ndarray):
         self.total, self.f, self.J, self.second, self.places = total, total.f, J, second, places
         count, d, k = J.shape
         self.width = min(k, TILE)
-        self.starts = np.minimum(np.arange(0, k, self.width), k - self.width).tolist()
-        self.per_bit = -(-len(self.starts) // MAX_GROUPS)
+        self.per_bit = -(-k // (self.width * MAX_GROUPS))
+        self.starts = np.minimum(np.arange(0, k, self.width * self.per_bit)[:, None] + self.width * np.arange(self.per_bit), k - self.width)
         self.products = self.f.program.buffer(count * d * k, J.dtype)
         self.left = self.f.program.array(self.f.ids(J).ravel().tolist(), J.dtype)
-        self.tables = [constant_array(x) for x in (np.array(self.starts, INDEX), self._positions())]
+        self.tables = [constant_array(x) for x in (self.starts.ravel().astype(INDEX), self._positions())]
 
     def store_products(self, end: int) -> int:
         """Store P_i J_i for i < end. The bits of the groups of columns that are not zero in some environment of the block."""
         f, number, (_, d, k) = self.f, Numbers(self.f, self.J.dtype), self.J.shape
         zero, size = f.builder.constant(0, INDEX), f.builder.constant(d * k, INDEX)
-        starts = [self.starts[first : first + self.per_bit] for first in range(0, len(self.starts), self.per_bit)]
 
         def term(i: int, carry: list[Array]) -> list[Array]:
             rows, P = (f.ids(dynamic_row(f, x, i)) for x in (self.J, self.second))
@@ -179,7 +183,7 @@ class _DenseSum:
             for e, column in np.ndindex(d, k):
                 product = number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist())
                 f.program.store(self.products, start, e * k + column, product)
-            for bit, group in enumerate(starts):
+            for bit, group in enumerate(self.starts.tolist()):
                 is_nonzero = any_nonzero(f, rows[:, group[0] : group[-1] + self.width].ravel().tolist())
                 values = is_nonzero, zero, f.builder.constant(np.uint32(1 << bit).astype(INDEX), INDEX)
                 bits = f.builder.operation("or", INDEX, (bits, f.builder.operation("select_n", INDEX, values)))
@@ -187,15 +191,6 @@ class _DenseSum:
 
         (bits,) = counted(f, _PRODUCTS, zero, end, [constant_array(np.zeros((), INDEX))], term)
         return f.program.block_or(int(f.ids(bits)))
-
-    def groups(self, key, bit: int, function: Callable) -> list[Array]:
-        """function(number) for the groups of a bit."""
-        if self.per_bit == 1:
-            return function(bit)
-        first = self.f.builder.operation("mul", INDEX, (bit, self.f.builder.constant(self.per_bit, INDEX)))
-        count = self.f.builder.constant(len(self.starts), INDEX)
-        end = self.f.builder.operation("min", INDEX, (plus(self.f, first, self.per_bit), count))
-        return counted(self.f, key, first, end, [], lambda number, _: function(number))
 
     def add(self, row: int, column: int, rows: int) -> list[Array]:
         """Add the products of two groups of columns, of so many rows of all J_i."""
@@ -213,7 +208,7 @@ class _DenseSum:
 
         zeros = constant_array(np.zeros(self.width**2, number.dtype))
         (sums,) = counted(f, _SUMS, f.builder.constant(0, INDEX), rows, [zeros], row_products)
-        pair = operation("add", INDEX, (operation("mul", INDEX, (row, f.builder.constant(len(self.starts), INDEX))), column))
+        pair = operation("add", INDEX, (operation("mul", INDEX, (row, f.builder.constant(self.starts.size, INDEX))), column))
         for position, value in zip(f.ids(dynamic_row(f, positions, pair)).tolist(), f.ids(sums).tolist(), strict=True):
             self.total.add(position, 0, value)
         return []
@@ -222,7 +217,7 @@ class _DenseSum:
         """Of each pair of groups, the positions of their entries (pairs, entries) in the memory of the matrix. Entries of the other
         triangle, or of another pair, are at its end."""
         covered, positions, size = set(), [], self.total.size
-        for row, column in itertools.product(self.starts, repeat=2):
+        for row, column in itertools.product(self.starts.ravel().tolist(), repeat=2):
             entries = [(row + r, column + c) for r, c in np.ndindex(self.width, self.width)]
             new = {x for x in entries if x[0] >= x[1] and x not in covered}
             covered |= new

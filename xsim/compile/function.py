@@ -48,7 +48,7 @@ MAX_OPTIMIZED_OPERATIONS = 600_000
 MAX_WIDE_OPERATIONS = 60_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`, unless it is a derivative in reverse mode. Its loops
 take as many turns as the environment of a block that needs most, and compute what is not zero in any. With AVX-512 the steps of a hand
-(46,000) and of G1 (53,000) take 0.93 to 0.97 of the time with the longest vectors, those of a Leap hand (72,000) and of four ants (95,000)
+(46,000) and of G1 (53,000) take 0.92 to 0.97 of the time with the longest vectors, those of a Leap hand (72,000) and of four ants (95,000)
 1.00 to 1.02, that of twenty objects (73,000) 1.20, that of humanoid_CMU (165,000) 0.91; reverse programs, which do not solve again, 0.87 to
 1.08 (script not committed)."""
 MAX_TRACED_OPERATIONS = 1_250_000

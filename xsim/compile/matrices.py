@@ -66,6 +66,7 @@ class Numbers:
 
 
 def index_array(value: int) -> Array:
+    """A value as an array."""
     return Array(np.array(value), INDEX)
 
 

@@ -57,6 +57,12 @@ def each_bit(f, key, mask: int, carry: list[Array], turn: Callable) -> list[Arra
     return f.rolled(key, [index_array(mask), *carry], condition, body).results[1:]
 
 
+def each_member(f, key, group: int, size: int, step: int, carry: list[Array], turn: Callable) -> list[Array]:
+    """carry = turn(i, carry) for i = group * size, step after step, before (group + 1) * size. Without a loop if that is one step."""
+    first = f.builder.operation("mul", INDEX, (group, f.builder.constant(size, INDEX)))
+    return turn(first, carry) if size == step else counted(f, key, first, plus(f, first, size), carry, turn, step)
+
+
 @dataclass(frozen=True)
 class Pattern:
     """Which groups of tiles of a factor L are not zero in some environment of the block.
@@ -75,8 +81,7 @@ class Pattern:
 
     def tiles(self, key, group: int, carry: list[Array], turn: Callable) -> list[Array]:
         """carry = turn(first row of a tile, carry) for the tiles of a group."""
-        first = self.first(group)
-        return turn(first, carry) if self.size == TILE else counted(self.f, key, first, plus(self.f, first, self.size), carry, turn, TILE)
+        return each_member(self.f, key, group, self.size, TILE, carry, turn)
 
     def tiles_of(self, keys: tuple, mask: int, carry: list[Array], turn: Callable) -> list[Array]:
         """`tiles` of the groups whose bits are set."""

@@ -165,27 +165,39 @@ class _Factorization(_Factor):
         return dict(zip(given, sums, strict=True))
 
 
+def lower_triangle(f, matrix: Array, size: int) -> list[tuple[int, int, int]]:
+    """(row, column, value) of the lower triangle in memory of a symmetric matrix, with ones on the diagonal of further rows up to ``size``.
+    It begins with the last row of the matrix."""
+    n, entries, number = matrix.shape[0], f.ids(matrix)[::-1, ::-1], Numbers(f, matrix.dtype)
+
+    def entry(row: int, column: int) -> int:
+        return int(entries[row, column]) if row < n else number.constant(row == column)
+
+    return [(row, column, entry(row, column)) for column in range(size) for row in range(column, size)]
+
+
+def upper_triangle(p, buffer: int, n: int) -> np.ndarray:
+    """The loads of the upper triangle of a symmetric matrix (n, n) of which `lower_triangle` is in a buffer."""
+    m = padded(n)
+    return np.triu(np.array(p.entries(buffer)[: m * m]).reshape(m, m)[:n, :n][::-1, ::-1])
+
+
 def _stored(lower: Memory, matrix: Array) -> Memory:
-    """Store the lower triangle of a symmetric matrix, and ones on the rest of the diagonal."""
-    f, n = lower.f, matrix.shape[0]
-    zero, entries, number = f.builder.constant(0, INDEX), f.ids(matrix), Numbers(f, matrix.dtype)
-    for column in range(lower.size):
-        for row in range(column, lower.size):
-            value = int(entries[n - 1 - row, n - 1 - column]) if row < n else number.constant(row == column)
-            lower.store(zero, row, column, value)
+    """Store the lower triangle of a symmetric matrix."""
+    zero = lower.f.builder.constant(0, INDEX)
+    for row, column, value in lower_triangle(lower.f, matrix, lower.size):
+        lower.store(zero, row, column, value)
     return lower
 
 
 def _in_memory(f, matrix: Array) -> Memory | None:
-    """Where a symmetric matrix is in memory, if it is the result of `xsim.compile.assembly.with_curvature`: its lower triangle, from the
-    last row of the matrix, with ones on the diagonal of further rows up to `padded`."""
+    """Where a symmetric matrix is in memory, if it is the result of `xsim.compile.assembly.with_curvature`."""
     p, n = f.program, matrix.shape[0]
     m, values = padded(n), [] if matrix.numbers is not None else matrix.values
     buffer = p.arguments[values[0, 0]][0] if len(values) and p.names[values[0, 0]] == "load" else None
     if buffer not in p.complete or p.data[buffer] != m * m + 1:
         return None
-    entries = np.array(p.entries(buffer)[: m * m]).reshape(m, m)[:n, :n]
-    return Memory(f, buffer, m) if (np.triu(values) == np.triu(entries[::-1, ::-1])).all() else None
+    return Memory(f, buffer, m) if (np.triu(values) == upper_triangle(p, buffer, n)).all() else None
 
 
 # ---- solution -----------------------------------------------------------------------------------------------------------------
@@ -194,7 +206,7 @@ def _in_memory(f, matrix: Array) -> Memory | None:
 def solved(f, equation, factor: Array, inverses: Array, rows: Array, columns: Array, b: Array) -> list[Array]:
     """The rule of `xsim.dynamics.linalg.dense.SOLVE`: the solution x (n) of L L^T x = b, see `factored`."""
     p, n = f.program, b.shape[0]
-    solution = _Solution(f, [p.array(f.ids(x).tolist(), x.dtype) for x in (factor, inverses, rows, columns)], b, len(f.ids(inverses)))
+    solution = _Solution(f, [p.array(f.ids(x).tolist(), x.dtype) for x in (factor, inverses, rows, columns)], b, inverses.shape[0])
     zero, before, count = (f.builder.constant(k, INDEX) for k in (0, -1, rows.shape[0]))
     counted(f, _DOWN, zero, count, [], solution.forward)
     counted(f, _UP, plus(f, count, -1), before, [], solution.backward, -1)
@@ -206,7 +218,7 @@ class _Solution(_Factor):
 
     def __init__(self, f, factor: list[int], b: Array, m: int):
         super().__init__(f, b.dtype, *factor[:2], Pattern(f, group_size(m), *factor[2:]), m)
-        self.x = f.program.filled([*f.ids(b).tolist()[::-1], *[self.number.constant(0)] * (m - len(f.ids(b)))], b.dtype)
+        self.x = f.program.filled([*f.ids(b).tolist()[::-1], *[self.number.constant(0)] * (m - b.shape[0])], b.dtype)
 
     def forward(self, number: int, _) -> list[Array]:
         """x = L^-1 x, of a group of rows."""
