@@ -101,10 +101,12 @@ class HostEmitter(Emitter):
             self.slots[x] = self.slot_count
             self.slot_count += math.ceil(len(p.arguments[x]) * p.types[x].itemsize / SLOT_SIZE)
         self.begin()
-        self.scope(p.call)
-        for k, x in enumerate(values):
-            self.write_slot(x, k)
-        self.slots |= {x: k for k, x in enumerate(values)}
+        slots = {x: k for k, x in enumerate(values)}
+        for item in self.scheduler.ordered(p.call, values):
+            self.item(item)
+            for x in item.results if isinstance(item, Loop) else (item,):
+                if x in slots:
+                    self._write_slot(x, slots[x])
         return self.definition(self._uniform_function(attributes))
 
     def _uniform_function(self, attributes: str) -> str:
@@ -190,15 +192,17 @@ class HostEmitter(Emitter):
         end = [f"  ret {returned}", "leave:", "  ret i1 false"] if returned else ["  br label %leave", "leave:", "  ret void"]
         return "\n".join([f"define {head} {{", "entry:", proceed, *body, *end, "}"])
 
-    def write_slot(self, x: int, slot: int) -> None:
+    def _write_slot(self, x: int, slot: int) -> None:
+        """Store a value of the call. Later basic blocks of ``uniform`` load it: no register or place on the stack is needed in between."""
         kind = self.target.type(self.program.types[x], False)
         address = self.result(f"getelementptr i64, ptr %slots, i64 {slot}")
-        value = self.value(x, False)
-        self.write(f"store {kind} {value}, ptr {address}")
+        self.write(f"store {kind} {self.names[x]}, ptr {address}")
+        self.slots[x], self.recent[x, False] = slot, self.names.pop(x)
 
     def loaded_slot(self, x: int) -> str:
         address = self.result(f"getelementptr i64, ptr %slots, i64 {self.slots[x]}")
-        return self.result(f"load {self.target.type(self.program.types[x], False)}, ptr {address}, !invariant.load !0")
+        unchanged = ", !invariant.load !0" if self.part else ""
+        return self.result(f"load {self.target.type(self.program.types[x], False)}, ptr {address}{unchanged}")
 
     def _pointer(self, operand: int) -> str:
         """The pointer to an operand."""

@@ -26,13 +26,13 @@ class Scheduler:
         self.program, self.live, self.special = program, live, arguments
         self._reads: dict[Loop, Collection[int]] = {}  # by loops
 
-    def ordered(self, scope: Scope) -> list:
-        """The items of a scope that are used.
+    def ordered(self, scope: Scope, results: Collection[int] = ()) -> list:
+        """The items of a scope that are used. results: further values that are read after it.
 
         Loops and stores stay in their order, and so do reads of an array before later stores to it."""
-        return [x for items in self.divided_at_results(scope) for x in items]
+        return [x for items in self.divided_at_results(scope, results) for x in items]
 
-    def divided_at_results(self, scope: Scope) -> tuple[list, list]:
+    def divided_at_results(self, scope: Scope, results: Collection[int] = ()) -> tuple[list, list]:
         """The items of a scope up to its results, and the others.
 
         Others of the condition of a loop are for its body: after the last turn an entry of an array that they load may not exist."""
@@ -43,7 +43,7 @@ class Scheduler:
                 for value in [item] if isinstance(item, int) else self.read_by(item):
                     _evaluate(value, pending, out)
                 out += [] if isinstance(item, int) else [item]
-        for value in sorted(self._results(scope)):
+        for value in sorted([*self._results(scope), *results]):
             _evaluate(value, pending, out)
         rest: list = []
         for value in items:
