@@ -35,14 +35,15 @@ class Columns:
     def load(self) -> list[str]:
         """The columns."""
         if self.is_contiguous:
-            return [self._result(f"load {self._type(self.lanes)}, ptr {self.rows}, align {self.bytes}")]
+            return self._uninterleaved([self._result(f"load {self._type(self.lanes)}, ptr {x}, align {self.bytes}") for x in self._vectors()])
         rows = [self._result(f"load {self._type(self.width)}, ptr {self._row(k)}, align {self.bytes}") for k in range(self.lanes)]
         return self._transposed([self._joined(rows[k :: self.width]) for k in range(self.width)])
 
     def store(self, columns: Sequence[str]) -> None:
         """Store the columns."""
         if self.is_contiguous:
-            self.lines.append(f"  store {self._type(self.lanes)} {columns[0]}, ptr {self.rows}, align {self.bytes}")
+            for vector, address in zip(self._interleaved(list(columns)), self._vectors(), strict=True):
+                self.lines.append(f"  store {self._type(self.lanes)} {vector}, ptr {address}, align {self.bytes}")
             return
         kind = self._type(self.width)
         for k, joined in enumerate(self._transposed(list(columns))):
@@ -53,8 +54,29 @@ class Columns:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the group is the only column of the array."""
-        return self.size == 1
+        """Whether the array has no other columns, so that the numbers of all lanes lie together."""
+        return self.size == self.width
+
+    def _vectors(self) -> list[str]:
+        """The pointers to the vectors of a contiguous array."""
+        return [self._result(f"getelementptr {self._type(self.lanes)}, ptr {self.rows}, i64 {k}") for k in range(self.width)]
+
+    def _uninterleaved(self, vectors: list[str]) -> list[str]:
+        """The columns of vectors that hold rows one after the other."""
+        if len(vectors) == 1:
+            return vectors
+        pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        even, odd = ([self._shuffled(self.lanes, a, b, range(k, 2 * self.lanes, 2)) for a, b in pairs] for k in range(2))
+        return [x for pair in zip(self._uninterleaved(even), self._uninterleaved(odd), strict=True) for x in pair]
+
+    def _interleaved(self, columns: list[str]) -> list[str]:
+        """Vectors that hold the rows of these columns one after the other."""
+        if len(columns) == 1:
+            return columns
+        lanes, half = self.lanes, self.lanes // 2
+        pairs = zip(self._interleaved(columns[::2]), self._interleaved(columns[1::2]), strict=True)
+        starts = range(0, lanes, half)
+        return [self._shuffled(lanes, a, b, [i + k for i in range(s, s + half) for k in (0, lanes)]) for a, b in pairs for s in starts]
 
     def _row(self, lane: int) -> str:
         """The pointer to the first number of the group of a lane."""

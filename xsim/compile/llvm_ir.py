@@ -495,21 +495,22 @@ class Emitter:
         kind, element, size = f"<{lanes} x i32>", memory_type(p.types[array]), len(p.arguments[array])
         indices = f"{kind} {self.value(index, True)}"
 
-        def added(text: str) -> str:
-            name = self.new_name()
-            self.lines.append(f"  {name} = {text}")
-            return name
-
         if offset:
-            indices = f"{kind} {added(f'add {indices}, splat (i32 {offset})')}"
+            indices = f"{kind} {self._added(f'add {indices}, splat (i32 {offset})')}"
         if size <= self.target.table:
-            starts = [added(f"getelementptr {element}, ptr {memory}, i64 {k}") for k in range(0, size, lanes)]
-            out = added(lookup(element, [added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts], indices))
+            starts = [self._added(f"getelementptr {element}, ptr {memory}, i64 {k}") for k in range(0, size, lanes)]
+            out = self._added(lookup(element, [self._added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts], indices))
         else:
-            addresses = added(f"getelementptr {element}, ptr {memory}, {indices}")
-            out = added(gather(f"<{lanes} x {element}>", element, lanes, addresses, TABLE_ITEM))
+            addresses = self._added(f"getelementptr {element}, ptr {memory}, {indices}")
+            out = self._added(gather(f"<{lanes} x {element}>", element, lanes, addresses, TABLE_ITEM))
         self.in_block += 1
         return out
+
+    def _added(self, text: str) -> str:
+        """The name of the result of an instruction that does not count, see `_looked_up`."""
+        name = self.new_name()
+        self.lines.append(f"  {name} = {text}")
+        return name
 
     def element(self, array: int, index: int, offset: int) -> Element:
         """Where entry index + offset of an array is."""
@@ -568,11 +569,28 @@ class Emitter:
             name = {"f": "fpext" if dtype.itemsize > of.itemsize else "fptrunc", "i": "sitofp"}.get(of.kind, "uitofp")
             return self.result(f"{name} {old} {value} to {new}")
         if of.kind == "f":
-            name = f"fpto{'s' if dtype.kind == 'i' else 'u'}i.sat"
-            ends = f"{vector_suffix(dtype, old)}.{vector_suffix(of, old)}"
-            return self.result(f"call {new} @llvm.{name}.{ends}({old} {value})")
+            return self._rounded_to_zero(value, of, dtype, varying and self.target.lanes > 1)
         size = "trunc" if dtype.itemsize < of.itemsize else "sext" if of.kind == "i" else "zext"
         return self.result(f"{size} {old} {value} to {new}")
+
+
+    def _rounded_to_zero(self, value: str, of: np.dtype, dtype: np.dtype, vector: bool) -> str:
+        """A number as an integer: the nearest one if it is out of range, zero if it is NaN.
+
+        LLVM's operation would take one lane of a vector after the other. It counts as one instruction, see `_looked_up`."""
+        old, new, sign = self.target.type(of, vector), self.target.type(dtype, vector), "s" if dtype.kind == "i" else "u"
+        if not vector:
+            return self.result(f"call {new} @llvm.fpto{sign}i.sat.{NAMES[dtype.str[1:]]}.{suffix(of, 1)}({old} {value})")
+        ends, bits = np.iinfo(dtype), self.target.type(BOOL)
+        low, high = (literal(of.type(x)) for x in (float(ends.min), float(ends.max) + 1))  # powers of two, which are exact
+        inside = [self._added(f"fcmp {order} {old} {value}, {_constant(x, of, old)}") for order, x in (("oge", low), ("olt", high))]
+        safe = self._added(f"select {bits} {self._added(f'and {bits} {inside[0]}, {inside[1]}')}, {old} {value}, {old} zeroinitializer")
+        out = self._added(f"fpto{sign}i {old} {safe} to {new}")
+        for order, x, end in (("olt", low, ends.min), ("oge", high, ends.max)):
+            outside = self._added(f"fcmp {order} {old} {value}, {_constant(x, of, old)}")
+            out = self._added(f"select {bits} {outside}, {new} {_constant(str(end), dtype, new)}, {new} {out}")
+        self.in_block += 1
+        return out
 
 
 FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}

@@ -62,7 +62,7 @@ class Builder:
             "neg": self._neg, "select_n": self._select, "and": conjunction, "or": disjunction, "mul": self._product_of_negative,
             "add": self._sum_of_negative, "sub": self._minus_negative,
         }  # fmt: skip
-        self.rules_of_constants = {**self.rules, "mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div}
+        self.rules_of_constants = {**self.rules, "mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div, "ne": self._ne}
 
     def constant(self, number, dtype) -> int:
         """A constant of a dtype."""
@@ -125,6 +125,12 @@ class Builder:
         if self._is(xs[0], 0):
             return self.constant(0, dtype)
         return xs[0] if self._is(xs[1], 1) else None
+
+    def _ne(self, xs, dtype):
+        """Whether a number that is a boolean differs from zero."""
+        number, other = self._with_constant(xs)
+        of = self.program.arguments[other][0] if self.program.names[other] == "convert" else None
+        return of if of is not None and number == 0 and self.program.types[of] == BOOL else None
 
     # Signs are moved out of products into sums, which take them without an operation. The results are the same to the last bit.
 

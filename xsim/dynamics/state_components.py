@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 
 from xsim.dynamics.integration.integrators import Health, StateComponents
@@ -30,7 +32,8 @@ def public_state(m: StateComponents, lanes: Lanes, mocap, dtype, flags_dtype=jnp
     def join(x):
         return lanes.join(x, 1) if x else jnp.zeros((*lanes.batch, 0), dtype)
 
-    flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
+    set_flags = (jnp.where(lanes.join(on, 0) != 0, bit, 0) for bit, on in zip(BITS, m.health, strict=True))
+    flags = functools.reduce(jnp.bitwise_or, set_flags)
     return State(
         q=lanes.join(m.q, 1),
         v=lanes.join(m.v, 1),
