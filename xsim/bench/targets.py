@@ -122,9 +122,9 @@ def step_functions(model: Model, settings: Settings) -> tuple[tuple[Function, tu
     state = init(model, start(model, settings.batch, settings.seed))
     jax.eval_shape(trace, model, state, pushed.values)
     system, step, batched = found
-    leaves = system.function.function
-    own = [False] * len(leaves.shapes)
-    return (leaves, tuple(own)), (step, (*batched, *[True] * (len(step.shapes) - len(batched))))
+    shared = (False,) * len(system.function.function.shapes)
+    leaves, read = system.function.function.reading(shared)
+    return (leaves, shared[: len(read)]), (step, (*batched, *[True] * (len(step.shapes) - len(batched))))
 
 
 def targets(model: Model, settings: Settings) -> list[Target]:

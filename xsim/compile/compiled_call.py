@@ -215,7 +215,18 @@ def _pruned(used_outputs, *rest):
         summed = tuple(equation.params["summed"][i] for i in remaining)
         parameters = {**equation.params, "function": function.selected(remaining), "summed": summed}
         equation = equation.replace(params=parameters, outvars=[equation.outvars[i] for i in remaining])
-    return [True] * len(equation.invars), equation
+    return _of_read_operands(equation)
+
+
+def _of_read_operands(equation):
+    """A call without the operands that its function does not read: (which operands it needs, the equation)."""
+    function, batched = equation.params["function"], equation.params["batched"]
+    count = len(equation.invars)
+    if not function.prunable or function.linear is not None or function.reverse_of is not None:
+        return [True] * count, equation
+    function, read = function.reading(batched)
+    parameters = {**equation.params, "function": function, "batched": tuple(batched[i] for i in read)}
+    return [i in read for i in range(count)], equation.replace(params=parameters, invars=[equation.invars[i] for i in read])
 
 
 pe.dce_rules[compiled_call] = _pruned

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.interpreters import partial_eval as pe
@@ -128,10 +129,11 @@ class Function:
         self._tangents: dict[tuple[int, ...], Function] = {}
         self._reverses: dict[tuple[int, ...], Function] = {}
         self._selections: dict[tuple[int, ...], Function] = {}
+        self._reading: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
         self.replay = replay
         self._replayed: Function | None = None
-        self._whole: Function | None = None  # the function of which this is a selection
+        self._whole: Function | None = None  # the function of which this has some of the results or arguments
         self._programs: dict[tuple[bool, ...], Program] = {}  # until they are compiled
 
     def __repr__(self) -> str:
@@ -313,6 +315,45 @@ class Function:
         if self._traced is not None:
             jaxpr = pe.dce_jaxpr(self._traced.jaxpr, [i in used for i in range(len(self.results))], instantiate=True)[0]
             found._traced = ClosedJaxpr(jaxpr, self._traced.consts)
+        return found
+
+    def reading(self, batched: Sequence[bool]) -> tuple[Function, tuple[int, ...]]:
+        """The function of those arguments that it reads, and which they are. The time of a call grows with their number.
+
+        batched: which arguments have environments. If some have, one of them is kept, which tells the number of environments. A call has
+        one operand at least. The function is not a derivative and does not repeat."""
+        kept = self.entry.found("read", self._read)
+        if not kept or (any(batched) and not any(batched[i] for i in kept)):
+            kept = tuple(sorted((*kept, list(batched).index(any(batched)))))
+        if len(kept) == len(self.shapes):
+            return self, kept
+        found = self._reading.get(kept)
+        if found is None:
+            found = self._reading[kept] = self._of_arguments(kept)
+        return found, kept
+
+    def _read(self) -> tuple[int, ...]:
+        """The arguments with numbers on which results depend."""
+        jaxpr = self.traced.jaxpr
+        used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1]
+        return tuple(i for i, s in enumerate(self.shapes) if used[i] and math.prod(s.shape))
+
+    def _of_arguments(self, kept: tuple[int, ...]) -> Function:
+        """The function of these arguments. The others are zero."""
+
+        def function(*xs):
+            given = dict(zip(kept, xs, strict=True))
+            return self.function(*(given[i] if i in given else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(self.shapes)))
+
+        shapes, entry = [self.shapes[i] for i in kept], self.entry.derived("read", kept)
+        found = Function(function, shapes, self.name, results=self.results, prunable=self.prunable, entry=entry)
+        found._whole = self
+        if self._traced is not None:
+            jaxpr, others = self._traced.jaxpr, [i for i in range(len(self.shapes)) if i not in kept]
+            constant = [jaxpr.invars[i] for i in others]
+            zeros = [np.zeros(self.shapes[i].shape, self.shapes[i].dtype) for i in others]
+            jaxpr = jaxpr.replace(constvars=[*constant, *jaxpr.constvars], invars=[jaxpr.invars[i] for i in kept])
+            found._traced = ClosedJaxpr(jaxpr, [*zeros, *self._traced.consts])
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------

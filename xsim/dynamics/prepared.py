@@ -113,11 +113,11 @@ def prepared(model: Model, mocap, batch: tuple[int, ...]) -> Prepared:
     treedef, shapes = model_key(model)
     function = system_function(treedef, shapes, (mocap.shape[1:], mocap.dtype), bool(jax.config.jax_enable_x64))
     flat = [by_environment(x, len(shape), batch) for x, (shape, _) in zip(jax.tree.leaves(model), shapes, strict=True)]
-    moving = bool(mocap.shape[1])
-    arguments = [*(x for x, _ in flat), mocap if moving else mocap[0]]
-    batched = [*(b for _, b in flat), moving]
-    numbers = function.function(arguments, batched)[0]
-    varying = function.function.summary(tuple(batched)).varying[0] if any(batched) else np.zeros(numbers.shape[1], bool)
+    arguments = [*flat, (mocap, True) if mocap.shape[1] else (mocap[0], False)]
+    read, which = function.function.reading([b for _, b in arguments])
+    values, batched = zip(*(arguments[i] for i in which), strict=True)
+    numbers = read(values, batched)[0]
+    varying = read.summary(batched).varying[0] if any(batched) else np.zeros(numbers.shape[1], bool)
     shared, own = np.flatnonzero(~varying), np.flatnonzero(varying)
     order = np.argsort(np.concatenate([shared, own]), kind="stable")
     return Prepared(function, numbers[0, shared], numbers[:, own], tuple(order.tolist()))
