@@ -149,6 +149,36 @@ def test_results_that_cost_little_stay_in_the_machine_code():
     np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f([x], [True])[1].sum()))(x), 2 * x, rtol=1e-6)
 
 
+def test_operands_that_are_not_read_are_left_out():
+    """Those that no used result needs, and those without numbers. One of the environments stays, which tells how many there are."""
+
+    def function(x, y, empty, z):
+        return [jnp.sin(x), jnp.cos(y) + z, jnp.concatenate([empty, x[None]]) * 2]
+
+    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((), (), (0,), ())]
+    f = Function(function, shapes, "three arguments", prunable=True)
+    x, y, empty, z = jnp.float32(0.3), jnp.linspace(0.0, 1.0, 5), jnp.zeros(0), jnp.float32(2.0)
+    batched = [False, True, False, False]
+
+    def called(k):
+        return jax.jit(lambda *xs: f(xs, batched)[k])
+
+    np.testing.assert_allclose(called(1)(x, y, empty, z), jnp.cos(y) + z, rtol=1e-6)
+    np.testing.assert_allclose(called(0)(x, y, empty, z), jnp.broadcast_to(jnp.sin(x), 5), rtol=1e-6)
+    np.testing.assert_allclose(called(2)(x, y, empty, z), jnp.full((5, 1), 0.6), rtol=1e-6)
+    assert {k: [*s._reading] for k, s in f._selections.items()} == {(1,): [(1, 3)], (0,): [(0, 1)], (2,): [(0, 1)]}
+    gradients = jax.jit(jax.grad(lambda *xs: f(xs, batched)[1].sum(), argnums=(0, 1, 3)))(x, y, empty, z)
+    for got, expected in zip(gradients, (0.0, -jnp.sin(y), 5.0), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_a_model_of_constants(x64):
+    """Nothing is left to read: one operand stays."""
+    model = xsim.load(xsim.models.path("two_links"))
+    state = states(model, 3)
+    np.testing.assert_allclose(xsim.step(model.freeze("*"), state).v, xsim.step(model, state).v, rtol=1e-12)
+
+
 def test_a_whole_function_is_compiled_once():
     f = Function(_three, [jax.ShapeDtypeStruct((), jnp.float32)], "three")
     x = jnp.linspace(0.0, 1.0, 11)

@@ -196,6 +196,7 @@ OPERATIONS = {
     "shapes": (lambda x: (x.T.reshape(6)[::2], jnp.pad(x, ((1, 0), (2, 1))), jnp.concatenate([x, x[:1]]), jnp.stack([x, x], 1)), (2, 3)),
     "products": (lambda x, y: (x @ y, jnp.einsum("ij,jk->ki", x, y), jnp.linalg.norm(x)), (2, 3), (3, 2)),
     "factorization": (lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), (4, 5)),
+    "factorization of constants": (lambda x: x[0] * jnp.linalg.cholesky(jnp.array([jnp.eye(2), -jnp.eye(2), 4 * jnp.eye(2)])), (1,)),
     "triangular": (lambda x, y: jax.scipy.linalg.solve_triangular(x + 4 * jnp.eye(3), y, lower=True, trans=1), (3, 3), (3, 2)),
     "error function": (lambda x: (jax.scipy.special.erf(2 * x), jax.scipy.special.erfc(3 * x), jax.nn.gelu(x, approximate=False)), (9,)),
     "sort": (lambda x, y: (jnp.sort(x, 0), jnp.sort(x, descending=True), jnp.median(y), y[jnp.argsort(jnp.round(y))]), (3, 4), (7,)),

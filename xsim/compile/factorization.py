@@ -11,9 +11,18 @@ def cholesky(f, equation, x: Array) -> Array:
     """Lower Cholesky factor of matrices (..., n, n)."""
     n, shape = x.shape[-1], x.shape
     if x.numbers is not None:
-        return constant_array(np.linalg.cholesky(x.numbers).astype(x.dtype))
+        factors = [_of_constants(m) for m in x.numbers.reshape(-1, n, n)]
+        return constant_array(np.array(factors, x.dtype).reshape(shape))
     matrices = f.ids(x).reshape(-1, n, n)
     return Array(np.stack([_cholesky(f.builder, m, x.dtype) for m in matrices]).reshape(shape), x.dtype)
+
+
+def _of_constants(matrix: np.ndarray) -> np.ndarray:
+    """The factor of a matrix of constants. It is NaN if the matrix is not positive definite, as with XLA."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
 
 
 def _cholesky(builder, a: np.ndarray, dtype) -> np.ndarray:

@@ -349,11 +349,11 @@ class Function:
         found = Function(function, shapes, self.name, results=self.results, prunable=self.prunable, entry=entry)
         found._whole = self
         if self._traced is not None:
-            jaxpr, others = self._traced.jaxpr, [i for i in range(len(self.shapes)) if i not in kept]
-            constant = [jaxpr.invars[i] for i in others]
-            zeros = [np.zeros(self.shapes[i].shape, self.shapes[i].dtype) for i in others]
-            jaxpr = jaxpr.replace(constvars=[*constant, *jaxpr.constvars], invars=[jaxpr.invars[i] for i in kept])
-            found._traced = ClosedJaxpr(jaxpr, [*zeros, *self._traced.consts])
+            jaxpr, used = pe.dce_jaxpr(self._traced.jaxpr, [True] * len(self.results), [i in kept for i in range(len(self.shapes))])
+            variables = dict(zip((i for i, is_used in enumerate(used) if is_used), jaxpr.invars, strict=True))
+            empty = [i for i in variables if i not in kept]
+            jaxpr = jaxpr.replace(constvars=[*(variables[i] for i in empty), *jaxpr.constvars], invars=[variables[i] for i in kept])
+            found._traced = ClosedJaxpr(jaxpr, [*(np.zeros(self.shapes[i].shape, self.shapes[i].dtype) for i in empty), *self._traced.consts])
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------
