@@ -10,10 +10,11 @@ import pytest
 from comparing import QUICK
 
 from xsim.dynamics.collide.hulls import make_hull
+from xsim.dynamics.collide.planes import MAX_UNROLLED, farthest
 from xsim.dynamics.collide.shapes import FAR, Shape
 from xsim.registry import COLLIDERS
 from xsim.rules import RULES
-from xsim.spatial import matrix, normalize, quat_mul
+from xsim.spatial import matrix, normalize, one_environment, quat_mul
 
 # facets and triangles: test_flex_contacts.py; sdf: test_sdf.py
 ANALYTIC = {pair: entry for pair, entry in COLLIDERS.items() if not {"facet", "sdf", "triangle"} & set(pair)}
@@ -341,3 +342,17 @@ def test_single_precision(pair, rules):
     assert np.allclose(value[:, :, :8], exact[:, :, :8], rtol=1e-3, atol=1e-4)
     assert np.all(np.isfinite(np.asarray(value)))
     assert np.all(np.isfinite(np.asarray(slope)))
+
+
+def test_the_farthest_of_many_vertices_is_found_by_a_loop():
+    """Of equal ones the first."""
+    rng = np.random.default_rng(3)
+    vertices = rng.normal(size=(2 * MAX_UNROLLED, 3))
+    vertices[-1] = vertices[700]
+    for direction in (*rng.normal(size=(5, 3)), 10 * vertices[700]):
+        expected = int(np.argmax(vertices.astype(np.float32) @ direction.astype(np.float32)))
+        with one_environment():
+            loop = jax.make_jaxpr(lambda v: farthest(vertices, v))(jnp.asarray(direction, jnp.float32))
+        assert [e.primitive.name for e in loop.eqns].count("scan") == 1
+        assert int(jax.extend.core.jaxpr_as_fun(loop)(jnp.asarray(direction, jnp.float32))[0]) == expected
+        assert int(farthest(vertices, jnp.asarray(direction, jnp.float32))) == expected

@@ -17,7 +17,7 @@ from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.hulls import Hull, polygons
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.dynamics.collide.spheres_capsules import direction
-from xsim.spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
+from xsim.spatial import Vector, apply, apply_inverse, cross, dot, in_one_environment, mul, neg, scale, vadd, vsub
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
 
@@ -103,7 +103,7 @@ def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
     down = apply_inverse(b.R, scale(a.axis(2), -1.0))
     fixed = jax.lax.stop_gradient(jnp.stack(jnp.broadcast_arrays(*down, *b.size)))
     fixed_down, size = fixed[:3], fixed[3:]
-    deepest = jnp.argmax(_products(vertices, fixed_down * size), 0)
+    deepest = farthest(vertices, fixed_down * size)
     normal = jnp.moveaxis(jnp.asarray(corners.normal, fixed.dtype)[deepest], -1, 0)  # (3, ..., k)
     square = jnp.sum(normal**2 / (size**2)[..., None], 0)
     parallel = jnp.sum(normal * (fixed_down / size)[..., None], 0) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
@@ -122,6 +122,26 @@ def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
 
 
 collider("plane", "sdf", contacts=4)(plane_mesh)  # the mesh of the signed distance function
+
+
+MAX_UNROLLED = 1_000
+"""Vertices among which the farthest is found without a loop, in the program of one environment."""
+
+
+def farthest(table: np.ndarray, v) -> jax.Array:
+    """The first of r constant vectors (r, 3) with the largest scalar product with a vector (3, ...): its index (...)."""
+    if not in_one_environment() or len(table) <= MAX_UNROLLED:
+        return jnp.argmax(_products(table, v), 0)
+
+    def compared(found, row):
+        largest, index = found
+        vector, k = row
+        product = sum(vector[i] * v[i] for i in range(3))
+        is_larger = product > largest
+        return (jnp.where(is_larger, product, largest), jnp.where(is_larger, k, index)), None
+
+    start = jnp.full(v.shape[1:], -jnp.inf, v.dtype), jnp.zeros(v.shape[1:], jnp.int32)
+    return jax.lax.scan(compared, start, (jnp.asarray(table, v.dtype), jnp.arange(len(table), dtype=jnp.int32)))[0][1]
 
 
 def _products(table: np.ndarray, v) -> jax.Array:

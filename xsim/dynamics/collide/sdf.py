@@ -21,7 +21,7 @@ from xsim.dynamics.collide.distance_functions import distance_function, gradient
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.model.topology import SdfInfo
 from xsim.rules import Rules
-from xsim.spatial import Component, Vector, apply, apply_inverse, dot, mat_mul, matrix, normalize, safe_norm, scale, vadd, vsub
+from xsim.spatial import Component, Vector, apply, apply_inverse, dot, each_row, mat_mul, matrix, normalize, safe_norm, scale, vadd, vsub
 
 BASES = (2, 3, 5)
 """Of the Halton sequences along x, y and z."""
@@ -88,13 +88,19 @@ def search(first: Surface, second: Surface, boxes: tuple[Box, Box], points: int,
     search."""
     start, apart = _start_points(boxes, points)
     pair = _Pair(first, second, *relative_pose(second, first))
+
+    def found_from(x: Vector) -> tuple[Component, Vector, Vector]:
+        x = _descend(pair, _SUM, x, iterations)
+        x = _descend(pair, _OVERLAP, x, 1)
+        (a, gradient_a), (b, gradient_b) = pair.gradients(x)
+        distance = jnp.maximum(a, b)
+        normal = apply(second.R, normalize(vsub(normalize(gradient_b), normalize(gradient_a))))
+        middle = vadd(vadd(second.pos, apply(second.R, x)), scale(normal, -0.5 * distance))
+        return distance, middle, normal
+
     x = apply_inverse(second.R, vsub(start, second.pos))
-    x = _descend(pair, _SUM, x, iterations)
-    x = _descend(pair, _OVERLAP, x, 1)
-    (a, gradient_a), (b, gradient_b) = pair.gradients(x)
-    distance = jnp.maximum(a, b)
-    normal = apply(second.R, normalize(vsub(normalize(gradient_b), normalize(gradient_a))))
-    middle = vadd(vadd(second.pos, apply(second.R, x)), scale(normal, -0.5 * distance))
+    shape, dtype = jnp.broadcast_shapes(*map(jnp.shape, x)), jnp.result_type(*x)
+    distance, middle, normal = each_row(found_from, tuple(jnp.broadcast_to(p, shape).astype(dtype) for p in x))
     return ContactPoint(jnp.where((distance <= 0) & ~apart, distance, FAR), middle, normal)
 
 
@@ -177,11 +183,10 @@ def _descend(pair: _Pair, objective: _Objective, x: Vector, iterations: int) -> 
         moved = tuple(jnp.where(ended, p, p - length * d) for p, d in zip(x, slope, strict=True))
         return (moved, ended | (change > 0)), None
 
-    shape, dtype = jnp.broadcast_shapes(*map(jnp.shape, x)), jnp.result_type(*x)
-    x = tuple(jnp.broadcast_to(p, shape).astype(dtype) for p in x)
+    start = x, jnp.zeros(x[0].shape, bool)
     if iterations == 1:
-        return step((x, jnp.zeros(shape, bool)), None)[0][0]
-    return jax.lax.scan(step, (x, jnp.zeros(shape, bool)), length=iterations)[0][0]
+        return step(start, None)[0][0]
+    return jax.lax.scan(step, start, length=iterations)[0][0]
 
 
 def _line_search(pair: _Pair, objective: _Objective, x: Vector, slope: Vector, value) -> tuple[Component, Component]:
