@@ -35,7 +35,8 @@ class Columns:
     def load(self) -> list[str]:
         """The columns."""
         if self.is_contiguous:
-            return self._uninterleaved([self._result(f"load {self._type(self.lanes)}, ptr {x}, align {self.bytes}") for x in self._vectors()])
+            vectors = [self._result(f"load {self._type(self.lanes)}, ptr {x}, align {self.bytes}") for x in self._vectors()]
+            return self._uninterleaved(vectors)
         rows = [self._result(f"load {self._type(self.width)}, ptr {self._row(k)}, align {self.bytes}") for k in range(self.lanes)]
         return self._transposed([self._joined(rows[k :: self.width]) for k in range(self.width)])
 

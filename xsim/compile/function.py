@@ -353,7 +353,8 @@ class Function:
             variables = dict(zip((i for i, is_used in enumerate(used) if is_used), jaxpr.invars, strict=True))
             empty = [i for i in variables if i not in kept]
             jaxpr = jaxpr.replace(constvars=[*(variables[i] for i in empty), *jaxpr.constvars], invars=[variables[i] for i in kept])
-            found._traced = ClosedJaxpr(jaxpr, [*(np.zeros(self.shapes[i].shape, self.shapes[i].dtype) for i in empty), *self._traced.consts])
+            zeros = [np.zeros(self.shapes[i].shape, self.shapes[i].dtype) for i in empty]
+            found._traced = ClosedJaxpr(jaxpr, [*zeros, *self._traced.consts])
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------

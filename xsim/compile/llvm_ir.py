@@ -494,12 +494,12 @@ class Emitter:
         p, lanes, memory = self.program, self.target.lanes, self.memory(array)
         kind, element, size = f"<{lanes} x i32>", memory_type(p.types[array]), len(p.arguments[array])
         indices = f"{kind} {self.value(index, True)}"
-
         if offset:
             indices = f"{kind} {self._added(f'add {indices}, splat (i32 {offset})')}"
         if size <= self.target.table:
             starts = [self._added(f"getelementptr {element}, ptr {memory}, i64 {k}") for k in range(0, size, lanes)]
-            out = self._added(lookup(element, [self._added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts], indices))
+            vectors = [self._added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts]
+            out = self._added(lookup(element, vectors, indices))
         else:
             addresses = self._added(f"getelementptr {element}, ptr {memory}, {indices}")
             out = self._added(gather(f"<{lanes} x {element}>", element, lanes, addresses, TABLE_ITEM))
