@@ -191,6 +191,7 @@ OPERATIONS = {
     "further tangents": (lambda x: _tangent(lambda y: (jnp.arcsinh(y), jnp.log2(y * y), jnp.cbrt(y), jax.nn.sigmoid(3 * y)), x), (6,)),
     "sigmoid": (lambda x: (jax.nn.sigmoid(200 * x), jax.grad(lambda y: jax.nn.sigmoid(200 * y).sum())(x)), (6,)),
     "integers": (lambda x: (jnp.int32(7 * x) % 5, jnp.int32(9 * x) // 4, jnp.abs(jnp.int32(5 * x)), jnp.int32(x * 3) ** 2), (4,)),
+    "integers out of range": (lambda x: (jnp.int32(1e12 * x), jnp.uint8(400 * x), jnp.int32(jnp.log(x)), jnp.int32(x / (0 * x))), (4,)),
     "reductions": (lambda x: (x.sum(0), x.max(), x.min(1), x.prod(), (x > 0).any(0), (x > -1).all(), x.argmax(), x.argmin(1)), (3, 4)),
     "sums": (lambda x: (jnp.cumsum(x), jnp.cumsum(x[::-1], 0), jax.lax.cumsum(x, reverse=True), jnp.cumprod(x)), (6,)),
     "shapes": (lambda x: (x.T.reshape(6)[::2], jnp.pad(x, ((1, 0), (2, 1))), jnp.concatenate([x, x[:1]]), jnp.stack([x, x], 1)), (2, 3)),
