@@ -1,5 +1,5 @@
-"""The programs of models with contacts for an NVIDIA H200, compiled without one: ``python benchmarks/targets.py FILE`` (minutes; needs the
-extra ``aot``)."""
+"""The programs of models with contacts for an NVIDIA H200, compiled without one: ``python benchmarks/targets.py FILE [MODEL ...]`` (minutes;
+needs the extra ``aot``). MODEL: further files, of whose programs that of the gradient is left out."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ MODELS = {"half_cheetah": True, "go1": True, "ant": True, "humanoid_v5": False}
 def main() -> None:
     """Print a table of each model, and write all as JSON."""
     reports = []
-    for name, gradient in MODELS.items():
+    for name, gradient in (MODELS | dict.fromkeys(sys.argv[2:], False)).items():
         settings = Settings(name, batch=8192, steps=50, constraints=True, gradient=gradient)
         reports.append(targets.programs("h200", settings, lambda text: print(text, file=sys.stderr)))
         print(targets.table(reports[-1]), end="\n\n", flush=True)

@@ -329,7 +329,7 @@ def programs(name: str, settings: Settings, say: Callable[[str], None]) -> dict[
                 say(f"{target.program}: compiled for {chip.name}")
                 found.append(gpu_program(target, chip, settings.batch))
     return {
-        "target": name, "chip": asdict(chip), "model": settings.model, "batch": settings.batch, "dtype": settings.dtype,
+        "target": name, "chip": asdict(chip), "model": Path(settings.model).name, "batch": settings.batch, "dtype": settings.dtype,
         "constraints": settings.constraints, "frozen": list(settings.freeze), "programs": found, "estimate": reasoning, "run": False,
         "versions": {
             "xsim": __version__, "jax": jax.__version__, "llvmlite": llvmlite.__version__, "python": platform.python_version(),
