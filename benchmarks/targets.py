@@ -1,5 +1,5 @@
-"""The programs of models with contacts for an NVIDIA H200, compiled without one: ``python benchmarks/targets.py FILE [MODEL ...]`` (minutes;
-needs the extra ``aot``). MODEL: further files, of whose programs that of the gradient is left out."""
+"""The programs of models with contacts for an NVIDIA H200, compiled without one: ``python benchmarks/targets.py FILE [MODEL ...]``
+(minutes; needs the extra ``aot``). MODEL: further files, of whose programs that of the gradient is left out."""
 
 import json
 import sys

@@ -10,7 +10,7 @@ import pytest
 from xsim.compile.function import Function
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target
-from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Part, parts_of, places_of, width_of
+from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Output, Part, parts_of, places_of, results_of, width_of
 from xsim.compile.scheduling import Scheduler
 
 SHORT = Limits(outside=0, part=20, undivided_loops=0, loop=20)
@@ -64,13 +64,13 @@ def called(dtype):
     return jax.tree.map(np.asarray, (function([a, x], [False, True]), jax.jvp(loss, (a, x), (a, x))[1]))
 
 
-def division(limits):
+def division(limits, early=False):
     """Of the program of `everything`: (program, live values, scheduler, parts and divided loops)."""
     function = Function(everything, [jax.ShapeDtypeStruct((6,), jnp.float32)] * 2, "everything")
     program = function.program((False, True))
     live = program.live()
     scheduler = Scheduler(program, live, {})
-    return program, live, scheduler, Divider(program, live, scheduler, limits, program.count(live)).divided()
+    return program, live, scheduler, Divider(program, live, scheduler, limits, program.count(live), early).divided()
 
 
 def test_loops_are_divided():
@@ -91,6 +91,24 @@ def test_loops_are_divided():
             (begin, width), (other, _) = sorted((places.offset(z), widths[z]) for z in (x, y))
             assert apart or other >= begin + width  # of those that are needed at a time none
     assert set(widths.values()) == {1, 4, 32}  # booleans and numbers of each environment, and numbers that they share
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_each_entry_of_a_result_is_stored_once(early):
+    """Last, or early: directly after what computes it."""
+    program, _, _, found = division(CPU_LIMITS, early)
+    (part,) = parts_of(found)
+    outputs = [x for x in part.items if isinstance(x, Output)]
+    stored = [(x.result, i) for x in outputs for i in x.entries]
+    assert sorted(stored) == [(k, i) for k, values in enumerate(program.outputs) for i in range(len(values))]
+    if not early:
+        assert part.items[-len(outputs) :] == outputs and len(outputs) == len(program.outputs)
+        return
+    assert len(outputs) == len(stored) > 10
+    for position, item in enumerate(part.items):
+        if isinstance(item, Output):
+            computing = next(x for x in reversed(part.items[:position]) if not isinstance(x, Output))
+            assert {*map(program.original, item.values(program))} <= {*results_of(computing)}
 
 
 def test_what_parts_compute_again():

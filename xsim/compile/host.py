@@ -15,8 +15,8 @@ from xsim.compile.handler import handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.machine import vector_registers
-from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of, read_by, width_of
-from xsim.compile.program import BOOL, Input, Loop, Program, Store
+from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Output, Part, parts_of, places_of, read_by, results_of, width_of
+from xsim.compile.program import BOOL, Input, Program, Store
 from xsim.compile.registers import Allocator, Memory, Moves, Use
 
 BYTE = np.dtype(np.int8)
@@ -41,6 +41,8 @@ class HostEmitter(Emitter):
     function does not repeat."""
 
     limits = CPU_LIMITS
+    stores_early = False
+    """See `Divider`."""
 
     def __init__(
         self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool], turns: Turns | None = None
@@ -82,7 +84,7 @@ class HostEmitter(Emitter):
     def functions(self) -> tuple[Definition, list[Definition], str]:
         """``uniform``, the parts, and the text of ``block``."""
         read = self._read_by_environments()
-        divider = Divider(self.program, self.live, self.scheduler, self.limits, self.operations)
+        divider = Divider(self.program, self.live, self.scheduler, self.limits, self.operations, self.stores_early)
         uniform = self._uniform(read, "noinline optnone" if divider.divides_loops else "")
         divided = divider.divided()
         self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
@@ -104,7 +106,7 @@ class HostEmitter(Emitter):
         slots = {x: k for k, x in enumerate(values)}
         for item in self.scheduler.ordered(p.call, values):
             self.item(item)
-            for x in item.results if isinstance(item, Loop) else (item,):
+            for x in results_of(item):
                 if x in slots:
                     self._write_slot(x, slots[x])
         return self.definition(self._uniform_function(attributes))
@@ -146,9 +148,8 @@ class HostEmitter(Emitter):
             vectors = (x for x in dict.fromkeys(values) if p.varying[x] and p.types[x] != BOOL)
             return [x for x in vectors if p.names[x] not in ("array", "buffer", "constant")]
 
-        results = (item,) if isinstance(item, int) else item.results if isinstance(item, Loop) else ()
         is_operation = isinstance(item, Store) or (isinstance(item, int) and p.names[item] != "array")
-        return Use(in_registers(read_by(item, p, self.live, self.scheduler)), is_operation, in_registers(results))
+        return Use(in_registers(read_by(item, p, self.live, self.scheduler)), is_operation, in_registers(results_of(item)))
 
     def _calls(self, divided: Divided) -> list[str]:
         """The calls of the parts, and the divided loops around them."""
@@ -295,26 +296,29 @@ class HostEmitter(Emitter):
             f"  %lane.valid = icmp ult {kind} %lane, %lane.count",
         ]  # fmt: skip
 
-    def output(self, k: int) -> None:
-        values = self.program.outputs[k]
-        if self.summed[k]:
-            self._add_to_sums(k, values)
+    def output(self, item: Output) -> None:
+        if self.summed[item.result]:
+            self._add_to_sums(item.result, self.program.outputs[item.result])
         else:
-            self._store_result(k, values)
+            self._store_result(item)
 
-    def _store_result(self, k: int, values: list[int]) -> None:
+    def _store_result(self, item: Output) -> None:
+        k, values = item.result, self.program.outputs[item.result]
         dtype, lanes = self.program.types[values[0]], self.target.lanes
-        element, pointer = memory_type(dtype), self._result_pointer(k)
+        element = memory_type(dtype)
         if self._has_groups:
+            pointer = self._result_pointer(k)
             for first, width in sorted({group_of(i, len(values)) for i in range(len(values))}):
                 columns = [self._in_memory(x, dtype) for x in values[first : first + width]]
                 self._group(f"%out{k}", len(values), pointer, dtype, first, width).store(columns)
             return
-        kind = self.target.type(BYTE if dtype == BOOL else dtype)
-        self.rows_text(f"%out{k}", len(values), pointer, element)
-        for i, x in enumerate(values):
-            value = self._in_memory(x, dtype)
-            address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} %out{k}, i64 {i}")
+        kind, name = self.target.type(BYTE if dtype == BOOL else dtype), f"%out{k}"
+        if name not in self.pointers:
+            self.pointers[name] = name
+            self.rows_text(name, len(values), self._result_pointer(k), element)
+        for i in item.entries:
+            value = self._in_memory(values[i], dtype)
+            address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} {name}, i64 {i}")
             text = scatter(kind, element, lanes, value, address, dtype.itemsize) if lanes > 1 else f"store {kind} {value}, ptr {address}"
             self.write(text)
 

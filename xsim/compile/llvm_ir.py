@@ -16,7 +16,7 @@ import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, lookup, memory_type, scatter, suffix, vector_suffix
-from xsim.compile.parts import MIN_BITS, Assignment, Output, Part, Places
+from xsim.compile.parts import MIN_BITS, Assignment, Output, Part, Places, results_of
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BLOCK_MAX, BLOCK_OR, BOOL, Input, Loop, Program, Scope, Store
 from xsim.compile.registers import Moves
@@ -168,8 +168,8 @@ class Emitter:
         """Load a value of the call."""
         raise NotImplementedError
 
-    def output(self, k: int) -> None:
-        """Store a result of the program."""
+    def output(self, item: Output) -> None:
+        """Store entries of a result of the program."""
         raise NotImplementedError
 
     def scope(self, scope: Scope) -> None:
@@ -179,21 +179,18 @@ class Emitter:
 
     def item(self, item) -> None:
         """An item of a scope or a part. What other parts read of its results is stored for them."""
-        results = ()
         match item:
             case int():
                 self.operation(item)
-                results = (item,)
             case Loop():
                 self.loop(item)
-                results = item.results
             case Store():
                 self.store(item)
             case Assignment():
                 self.assignment(item)
             case Output():
-                self.output(item.result)
-        for x in results:
+                self.output(item)
+        for x in results_of(item):
             if x in self.places and x in self.names:
                 self.keep(x, self.names[x])
 

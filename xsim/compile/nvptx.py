@@ -75,6 +75,7 @@ class GpuEmitter(HostEmitter):
     Results that are sums over the environments are not supported: the caller sums those of the environments."""
 
     limits = GPU_LIMITS
+    stores_early = True  # no result replaces an operand
 
     def __init__(self, program: Program, sizes: list[int], batched: list[bool], repetition: Repetition | None = None):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))

@@ -57,9 +57,15 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Output:
-    """A result of the program is stored."""
+    """Entries of a result of the program are stored."""
 
     result: int
+    entries: tuple[int, ...]
+
+    def values(self, program: Program) -> list[int]:
+        """What is stored."""
+        values = program.outputs[self.result]
+        return [values[i] for i in self.entries]
 
 
 @dataclass(eq=False)
@@ -97,22 +103,39 @@ def parts_of(divided: Divided) -> Iterator[Part]:
 
 
 class Divider:
-    """Divides scopes. operations: numbers of live operations by depth of loops."""
+    """Divides scopes. operations: numbers of live operations by depth of loops. early: whether results are stored where they are computed,
+    for which few of them wait; else all are stored last, when all that the program reads is read, and may replace it."""
 
-    def __init__(self, program: Program, live: set[int], scheduler: Scheduler, limits: Limits, operations: Mapping[int, int]):
-        self.program, self.live, self.scheduler, self.limits = program, live, scheduler, limits
+    def __init__(
+        self, program: Program, live: set[int], scheduler: Scheduler, limits: Limits, operations: Mapping[int, int], early: bool = False
+    ):  # fmt: skip
+        self.program, self.live, self.scheduler, self.limits, self.early = program, live, scheduler, limits, early
         self.divides_loops = sum(operations.values()) > limits.undivided_loops
         self.divides = self.divides_loops or operations.get(0, 0) > limits.outside
         self.sizes: dict[Loop, int] = {}  # operations of loops
 
     def divided(self) -> Divided:
-        """The parts of what is computed for an environment. The results are stored last, when all that it reads is read: they may replace
-        it."""
-        outputs = [Output(k) for k, values in enumerate(self.program.outputs) if values]
-        out = self._parts([*self.scheduler.ordered(self.program.environment), *outputs], ())
+        """The parts of what is computed for an environment."""
+        out = self._parts(self._with_outputs(self.scheduler.ordered(self.program.environment)), ())
         for index, part in enumerate(parts_of(out)):
             part.index = index
         return out
+
+    def _with_outputs(self, items: list) -> list:
+        """Items, and what stores the results."""
+        computed = {x for item in items for x in results_of(item)} if self.early else set()
+        after: dict[int, list[Output]] = {}
+        last = []
+        for k, values in enumerate(map(self._originals, self.program.outputs)):
+            for i, x in enumerate(values):
+                if x in computed:
+                    after.setdefault(x, []).append(Output(k, (i,)))
+            rest = tuple(i for i, x in enumerate(values) if x not in computed)
+            last += [Output(k, rest)] if rest else []
+        return [x for item in items for x in (item, *(o for value in results_of(item) for o in after.get(value, ())))] + last
+
+    def _originals(self, values: list[int]) -> list[int]:
+        return [self.program.original(x) for x in values]
 
     def _parts(self, items: list, loops: tuple[Loop, ...]) -> Divided:
         """The parts of these items."""
@@ -149,7 +172,7 @@ class Divider:
                 self.sizes[item] = sum(self._operations(x) for x in items if not isinstance(x, int) or x in self.live)
             return self.sizes[item]
         if isinstance(item, Output):
-            return len(self.program.outputs[item.result])
+            return len(item.entries)
         if isinstance(item, Assignment):
             return len(item.values)
         if isinstance(item, Store):
@@ -186,12 +209,17 @@ class Places:
         return self.carried.get(value, value) in self.offsets
 
 
+def results_of(item: Any) -> Collection[int]:
+    """The values that an item of a scope computes."""
+    return (item,) if isinstance(item, int) else item.results if isinstance(item, Loop) else ()
+
+
 def read_by(item: Any, program: Program, live: set[int], scheduler: Scheduler) -> Collection[int]:
     """The values that an item reads."""
     if isinstance(item, Assignment):
         return [program.original(v) for v, phi in zip(item.values, item.loop.phis, strict=True) if phi in live]
     if isinstance(item, Output):
-        return [program.original(v) for v in program.outputs[item.result]]
+        return [program.original(v) for v in item.values(program)]
     return scheduler.arguments(item) if isinstance(item, int) else scheduler.read_by(item)
 
 
