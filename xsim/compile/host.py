@@ -103,13 +103,20 @@ class HostEmitter(Emitter):
             self.slots[x] = self.slot_count
             self.slot_count += math.ceil(len(p.arguments[x]) * p.types[x].itemsize / SLOT_SIZE)
         self.begin()
-        slots = {x: k for k, x in enumerate(values)}
-        for item in self.scheduler.ordered(p.call, values):
+        items = self.scheduler.ordered(p.call, values)
+        waiting = sorted(self._waiting(items) - {*values})
+        slots = {x: self.slot_count + k for k, x in enumerate(waiting)} | {x: k for k, x in enumerate(values)}
+        self.slot_count += len(waiting)
+        for item in items:
             self.item(item)
             for x in results_of(item):
                 if x in slots:
                     self._write_slot(x, slots[x])
         return self.definition(self._uniform_function(attributes))
+
+    def _waiting(self, items: list) -> set[int]:
+        """Further values of the call that are in slots until they are read."""
+        return set()
 
     def _uniform_function(self, attributes: str) -> str:
         head = f"void @uniform(ptr noalias %operands, ptr noalias %slots) {attributes}"

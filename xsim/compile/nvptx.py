@@ -11,12 +11,15 @@ from xsim.compile.code_generation import module_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
-from xsim.compile.parts import GPU_LIMITS
+from xsim.compile.parts import GPU_LIMITS, read_by, results_of
 from xsim.compile.program import Program
 
 TRIPLE = "nvptx64-nvidia-cuda"
 BLOCK = 64
 """Threads of a block. Few, because a thread needs up to 255 registers and a multiprocessor has 65,536."""
+
+MAX_WAIT = 200
+"""Operations between the one that computes a value of the call and the last one that reads it, beyond which it is not in a register."""
 
 
 _SPECIAL = "call i32 @llvm.nvvm.read.ptx.sreg"
@@ -117,6 +120,14 @@ class GpuEmitter(HostEmitter):
 
     def _uniform_function(self, attributes: str) -> str:
         return self._kernel("uniform", [*self._operands, "ptr noalias %slots"], 1, [*self.prologue, *self.lines]) if self.slots else ""
+
+    def _waiting(self, items: list) -> set[int]:
+        """Those that are read much later than they are computed. The assembler takes long to find registers for them."""
+        names = self.program.names
+        values = [[x for x in results_of(item) if names[x] not in ("array", "buffer", "constant")] for item in items]
+        computed = {x: k for k, found in enumerate(values) for x in found}
+        last = {x: k for k, item in enumerate(items) for x in read_by(item, self.program, self.live, self.scheduler)}
+        return {x for x, k in last.items() if k - computed.get(x, k) > MAX_WAIT}
 
     def _block_function(self, calls: list[str]) -> str:
         body = [*_ENVIRONMENT, "  %local = addrspacecast ptr %scratch to ptr addrspace(5)", *calls]
