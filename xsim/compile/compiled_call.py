@@ -222,7 +222,7 @@ def _of_read_operands(equation):
     """A call without the operands that its function does not read: (which operands it needs, the equation)."""
     function, batched = equation.params["function"], equation.params["batched"]
     count = len(equation.invars)
-    if not function.prunable or function.linear is not None or function.reverse_of is not None:
+    if not function.prunable or function.is_derivative:
         return [True] * count, equation
     function, read = function.reading(batched)
     parameters = {**equation.params, "function": function, "batched": tuple(batched[i] for i in read)}

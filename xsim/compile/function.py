@@ -53,8 +53,8 @@ take as many turns as the environment of a block that needs most, and compute wh
 1.00 to 1.02, that of twenty objects (73,000) 1.20, that of humanoid_CMU (165,000) 0.91; reverse programs, which do not solve again, 0.87 to
 1.08 (script not committed)."""
 MAX_TRACED_OPERATIONS = 2_000_000
-"""Operations of a traced function beyond which no program is made, which takes time: 15 s for 1,900,000. The programs of the step mostly
-have 0.2 to 0.6 times as many, without products with zeros, what is equal, and what nothing uses."""
+"""Operations of a traced function beyond which no program is made, which takes time: 15 s for 1,900,000 (script not committed). The
+programs of the step mostly have 0.2 to 0.6 times as many, without products with zeros, what is equal, and what nothing uses."""
 MAX_EXTRA_SHARE = 0.01
 """A result that nothing uses stays in the machine code of a prunable function if it adds at most this share of operations. Programs that
 use nearly the same results then share the machine code: those of an environment's reset and step."""
@@ -138,6 +138,11 @@ class Function:
 
     def __repr__(self) -> str:
         return f"Function({self.name})"
+
+    @property
+    def is_derivative(self) -> bool:
+        """Whether it is the derivative of another function, in forward or in reverse mode."""
+        return self.linear is not None or self.reverse_of is not None
 
     @property
     def traced(self) -> ClosedJaxpr:
@@ -273,7 +278,7 @@ class Function:
         others also those that cost little, see `MAX_EXTRA_SHARE`."""
         if not self.prunable:
             return tuple(range(len(self.results)))
-        if self.linear is not None or self.reverse_of is not None:
+        if self.is_derivative:
             return used
         return self.entry.found(("remaining", used), lambda: self._extended(used))
 
@@ -402,7 +407,7 @@ class Function:
         """What compiled() returns, which is called once for a key. Raises Unsupported for a program that is too large."""
         found = self._targets.get(key)
         if found is None:
-            if self.prunable and self.linear is None and self.reverse_of is None:
+            if self.prunable and not self.is_derivative:
                 self.check_size(batched)
             with announced(f"the {self.name}"), _without_garbage_collection():
                 found = self._targets[key] = compiled()
