@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 
-from xsim.compile.blocks import ALIGNMENT, ONE_TURN, Layout, block_memory
+from xsim.compile.blocks import ALIGNMENT, ONE_TURN, Layout, Row, block_memory
+from xsim.compile.columns import Conversions
 
 ARGUMENTS = "ptr %operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count"
 """The parameters of ``block``."""
 
 READ, WRITE, NEAREST, DATA = 0, 1, 3, 1
 """Arguments of `llvm.prefetch`: the access, the cache, and what is fetched."""
-PADDED = """define internal void @padded(ptr %to, ptr %from, i64 %row, i64 %rows, i64 %lanes) {
-entry:
-  %bytes = mul i64 %row, %rows
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  %before = sub i64 %bytes, %row
-  %last = getelementptr i8, ptr %from, i64 %before
-  %any = icmp slt i64 %rows, %lanes
-  br i1 %any, label %copy, label %leave
-copy:
-  %k = phi i64 [ %rows, %entry ], [ %next, %copy ]
-  %offset = mul i64 %row, %k
-  %at = getelementptr i8, ptr %to, i64 %offset
-  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %last, i64 %row, i1 false)
-  %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %lanes
-  br i1 %more, label %copy, label %leave
-leave:
-  ret void
-}"""
-"""Copy rows of bytes, and repeat the last one until there is one for each lane."""
 
 
 def additions(layout: Layout) -> list[str]:
-    """The functions that add arrays, of each type of numbers: the rows of a whole block in vectors, and one number after the other."""
+    """The functions that add the vectors of an array, of each type of numbers."""
     turns = layout.turns or ONE_TURN
-    types = sorted({layout.result_types[k] for k in (*turns.summed, *(k for k, _ in turns.pairs_with_own)) if layout.result_rows[k]})
+    rows = (layout.result_rows[k] for k in (*turns.summed, *(k for k, _ in turns.pairs_with_own)))
     vector = f"<{layout.lanes} x {{}}>" if layout.lanes > 1 else "{}"
-    return [_addition(*x) for t in types for x in ((f"add_rows_{t}", vector.format(t), t), (f"add_{t}", t, t))]
+    return [_addition(f"add_{element}", vector.format(element)) for element in sorted({row.element for row in rows if row.size})]
 
 
-def _addition(name: str, vector: str, element: str) -> str:
-    alignment = {"float": 4, "double": 8}[element]
+def _addition(name: str, vector: str) -> str:
     return f"""define internal void @{name}(ptr %to, ptr %from, i64 %bytes) {{
 entry:
   %size.p = getelementptr {vector}, ptr null, i64 1
@@ -52,10 +33,10 @@ next:
   %k = phi i64 [ 0, %entry ], [ %following, %next ]
   %sum.p = getelementptr i8, ptr %to, i64 %k
   %number.p = getelementptr i8, ptr %from, i64 %k
-  %sum = load {vector}, ptr %sum.p, align {alignment}
-  %number = load {vector}, ptr %number.p, align {alignment}
+  %sum = load {vector}, ptr %sum.p
+  %number = load {vector}, ptr %number.p
   %new = fadd {vector} %sum, %number
-  store {vector} %new, ptr %sum.p, align {alignment}
+  store {vector} %new, ptr %sum.p
   %following = add i64 %k, %size
   %more = icmp slt i64 %following, %bytes
   br i1 %more, label %next, label %leave
@@ -64,24 +45,50 @@ leave:
 }}"""
 
 
-def whole_block(layout: Layout) -> str:
-    """The function of a block whose environments fill all lanes: all its turns. So no block waits for others after a turn, and each finds
-    what it carries in the cache."""
-    return _BlockFunction(layout, partial=False).text()
+def _copy(layout: Layout, element: str) -> str:
+    """The function that copies vectors. to.stride, from.stride: bytes from one to the next."""
+    vector = f"<{layout.lanes} x {element}>" if layout.lanes > 1 else element
+    parameters = "ptr noalias %to, ptr noalias %from, i64 %size, i64 %to.stride, i64 %from.stride"
+    return f"""define internal void @copy_{element}({parameters}) noinline {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %following, %next ]
+  %to.o = mul i64 %k, %to.stride
+  %from.o = mul i64 %k, %from.stride
+  %to.p = getelementptr i8, ptr %to, i64 %to.o
+  %from.p = getelementptr i8, ptr %from, i64 %from.o
+  %x = load {vector}, ptr %from.p, align 1
+  store {vector} %x, ptr %to.p, align 1
+  %following = add i64 %k, 1
+  %more = icmp slt i64 %following, %size
+  br i1 %more, label %next, label %leave
+leave:
+  ret void
+}}"""
 
 
-def partial_block(layout: Layout) -> str:
-    """The function of the last block if it has fewer environments than lanes. It works on copies of their rows, the last of which is
-    repeated for the further lanes."""
-    return _BlockFunction(layout, partial=True).text()
+def _copies(layout: Layout) -> list[str]:
+    """`_copy` of each type of numbers."""
+    turns = layout.turns or ONE_TURN
+    rows = *(layout.result_rows[k] for k in turns.blocked), *(layout.operand_rows[i] for i in (*turns.known, *turns.previous))
+    return [_copy(layout, element) for element in sorted({row.element for row in rows if row.size})]
+
+
+def block_functions(layout: Layout) -> list[str]:
+    """``whole_block``, of a block whose environments fill all lanes, and ``partial_block``, of the last one if it has fewer, with what they
+    call. They take all turns of the block: so no block waits for others after a turn, and each finds what it carries in the cache."""
+    conversions = Conversions(layout.lanes)
+    functions = [_BlockFunction(layout, conversions, partial).text() for partial in (False, True)]
+    return [*additions(layout), *_copies(layout), *conversions.definitions.values(), *functions]
 
 
 def number_of_turns(layout: Layout) -> list[str]:
-    """``%turns``, ``%stacked`` and ``%own``, see `Turns`."""
+    """``%turns``, ``%stacked``, ``%own`` and ``%width``, see `Turns`."""
     if layout.turns is None:
-        return ["  %turns = add i64 1, 0", "  %stacked = add i64 0, 0", "  %own = add i64 0, 0"]
+        return [f"  %{name} = add i64 {number}, 0" for name, number in (("turns", 1), ("stacked", 0), ("own", 0), ("width", 0))]
     lines = [f"  %turns.p = getelementptr ptr, ptr %operands, i64 {layout.inputs - 1}", "  %turns.data = load ptr, ptr %turns.p"]
-    for k, name in enumerate(("turns", "stacked", "own")):
+    for k, name in enumerate(("turns", "stacked", "own", "width")):
         lines += [
             f"  %{name}.i.p = getelementptr i32, ptr %turns.data, i64 {k}", f"  %{name}.i = load i32, ptr %{name}.i.p",
             f"  %{name} = sext i32 %{name}.i to i64",
@@ -92,25 +99,24 @@ def number_of_turns(layout: Layout) -> list[str]:
 class _BlockFunction:
     """Writes the function of a block: the loop over its turns, around the function ``block`` of the program.
 
-    That finds the numbers of the block in the arrays of pointers ``%now.operands`` and ``%now.results``, in the rows from ``%first`` on. In
-    a partial block these are pointers to the copies, and the rows begin at 0."""
+    That finds the vectors of the block in the arrays of pointers ``%now.operands`` and ``%now.results``. They are in scratch memory: what a
+    turn has of its own is copied there before it, what is stacked is copied from there after it."""
 
-    def __init__(self, layout: Layout, partial: bool):
-        self.layout, self.partial = layout, partial
+    def __init__(self, layout: Layout, conversions: Conversions, partial: bool):
+        self.layout, self.conversions, self.partial = layout, conversions, partial
         self.turns = layout.turns or ONE_TURN
         self.lines: list[str] = []
 
     def text(self) -> str:
-        name, first, end = ("partial_block", "0", "%rows") if self.partial else ("whole_block", "%first", "%count")
         self.begin()
         self.begin_turn()
         self.add_own()
         self.prefetch()
-        self.lines.append(
-            f"  call void @block(ptr %now.operands, ptr %now.results, ptr %slots, ptr %sums, ptr %scratch, i64 {first}, i64 {end})"
-        )
+        of_turn = "ptr %now.operands, ptr %now.results"
+        self.lines.append(f"  call void @block({of_turn}, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count)")
         self.end_turn()
         self.end()
+        name = "partial_block" if self.partial else "whole_block"
         return "\n".join([f"define internal void @{name}({ARGUMENTS}) noinline {{", "entry:", *self.lines, "  ret void", "}"])
 
     # ---- instructions --------------------------------------------------------------------------------------------------------------
@@ -121,9 +127,17 @@ class _BlockFunction:
         self.lines.append(f"  {name} = {operation}")
         return name
 
-    def after_rows(self, pointer: str, rows: str, row: int) -> str:
-        """The pointer to what begins after a number of rows. row: bytes of each."""
-        return self.value(f"getelementptr i8, ptr {pointer}, i64 {self.value(f'mul i64 {rows}, {row}')}")
+    def rows_of(self, pointer: str, row: Row, turn: str) -> str:
+        """The pointer to the rows of the block. pointer: to the numbers of all turns. turn: its number."""
+        number = self.value(f"add i64 {self.value(f'mul i64 {turn}, %count')}, %first")
+        return self.value(f"getelementptr i8, ptr {pointer}, i64 {self.value(f'mul i64 {number}, {row.length}')}")
+
+    def vectors_of(self, pointer: str, row: Row, turn: str) -> str:
+        """The pointer to the first vector of the block in a blocked array. pointer: to the numbers of all turns. turn: its number."""
+        number = self.value(f"add i64 {self.value(f'mul i64 {turn}, %blocks')}, %block.number")
+        start = self.value(f"mul i64 {self.value(f'mul i64 {number}, {row.size}')}, %width")
+        offset = self.value(f"mul i64 {self.value(f'add i64 {start}, %block.lane')}, {row.bytes}")
+        return self.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def pointer(self, array: str, index: int) -> str:
         """A pointer of an array of pointers."""
@@ -134,24 +148,57 @@ class _BlockFunction:
         return {k: self.value(f"getelementptr i8, ptr %scratch, i64 {x}") for k, x in places.items()}
 
     def use(self, array: str, index: int, pointer: str) -> None:
-        """Give ``block`` a pointer to the numbers of an operand or result. array: "operands" or "results"."""
+        """Give ``block`` a pointer to the vectors of an operand or result. array: "operands" or "results"."""
         self.lines.append(f"  store ptr {pointer}, ptr {self.value(f'getelementptr ptr, ptr %now.{array}, i64 {index}')}")
 
-    def copy(self, to: str, pointer: str, row: int) -> None:
-        """Copy the rows of the block."""
-        size = self.value(f"mul i64 %rows, {row}")
-        self.lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {pointer}, i64 {size}, i1 false)")
+    def choose(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] = lambda: None) -> None:
+        """Write what is done if a condition holds, and what if it does not. condition: name of a boolean."""
+        label = f"{condition}.{len(self.lines)}"
+        self.lines += [f"  br i1 %{condition}, label %{label}, label %not.{label}", f"{label}:"]
+        then()
+        self.lines += [f"  br label %end.{label}", f"not.{label}:"]
+        otherwise()
+        self.lines += [f"  br label %end.{label}", f"end.{label}:"]
 
-    def copy_operand(self, i: int, pointer: str) -> None:
-        """Copy the rows of a partial block, and repeat the last one. pointer: to the numbers of all environments."""
-        row = self.layout.operand_rows[i]
-        start = self.after_rows(pointer, "%first", row)
-        self.lines.append(f"  call void @padded(ptr {self.copied[i]}, ptr {start}, i64 {row}, i64 %rows, i64 {self.layout.lanes})")
+    def read(self, to: str, pointer: str, row: Row, turn: str = "0", blocked: bool = False) -> None:
+        """Copy the numbers that the block has in an array to vectors. pointer: to the numbers of all turns. turn: its number. blocked:
+        whether the array may be blocked."""
+        if blocked:
+            vectors = functools.partial(self.vectors_of, pointer, row, turn)
+            self.choose("are.blocked", lambda: self.copy(to, vectors(), row, False), lambda: self.read(to, pointer, row, turn))
+            return
+        conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
+        if conversions.has_groups and not self.partial:
+            self.lines.append(f"  call void @{conversions.to_vectors(row)}(ptr {to}, ptr {rows})")
+        else:
+            self.lines.append(f"  call void @{conversions.some_to_vectors(row)}(ptr {to}, ptr {rows}, i64 {row.size}, i64 %rows)")
+
+    def write(self, pointer: str, vectors: str, row: Row, turn: str = "0", blocked: bool = False) -> None:
+        """Copy vectors to what the block has in an array, see `read`."""
+        if blocked:
+            place = functools.partial(self.vectors_of, pointer, row, turn)
+            self.choose("are.blocked", lambda: self.copy(place(), vectors, row, True), lambda: self.write(pointer, vectors, row, turn))
+            return
+        conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
+        if conversions.has_groups and not self.partial:
+            self.lines.append(f"  call void @{conversions.to_rows(row)}(ptr {rows}, ptr {vectors})")
+        else:
+            self.lines.append(f"  call void @{conversions.some_to_rows(row)}(ptr {rows}, ptr {vectors}, i64 {row.size}, i64 %rows)")
+
+    def copy(self, to: str, source: str, row: Row, to_block: bool) -> None:
+        """Copy vectors to a blocked array, or from one. to, source: pointers to the first one."""
+        blocked, own = self.value(f"mul i64 %width, {row.bytes}"), str(self.layout.lanes * row.bytes)
+        strides = (blocked, own) if to_block else (own, blocked)
+        self.lines.append(f"  call void @copy_{row.element}(ptr {to}, ptr {source}, i64 {row.size}, i64 {strides[0]}, i64 {strides[1]})")
+
+    def add(self, to: str, vectors: str, row: Row) -> None:
+        """Add vectors to others."""
+        self.lines.append(f"  call void @add_{row.element}(ptr {to}, ptr {vectors}, i64 {row.length * self.layout.lanes})")
 
     # ---- all turns -----------------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The pointers to the numbers of all turns, copies of what all turns have in common, and sums that are zero."""
+        """The pointers to the numbers of all turns, the vectors of what all turns have in common, and sums that are zero."""
         layout, turns, lanes = self.layout, self.turns, self.layout.lanes
         self.lines.append("  %rows = sub i64 %count, %first" if self.partial else f"  %rows = add i64 {lanes}, 0")
         for array, number in (("operands", layout.operands), ("results", layout.results)):
@@ -164,111 +211,120 @@ class _BlockFunction:
         self.previous = dict(zip(turns.previous, self.operands[layout.operands :], strict=False))
         self.own = dict(zip((k for k, _ in turns.pairs_with_own), self.operands[layout.operands + len(turns.previous) :], strict=False))
         memory = block_memory(layout)
-        self.copied, self.written, self.totals = (self.in_scratch(x) for x in (memory.operands, memory.results, memory.sums))
+        self.vectors, self.written, self.totals, self.added = (
+            self.in_scratch(x) for x in (memory.operands, memory.results, memory.sums, memory.own)
+        )
         for k, total in self.totals.items():
-            self.lines.append(f"  call void @llvm.memset.p0.i64(ptr {total}, i8 0, i64 {layout.result_rows[k] * lanes}, i1 false)")
-        if self.partial:
-            self.begin_copies()
-        self.lines += number_of_turns(layout)
-        self.begin_own()
-
-    def begin_copies(self) -> None:
-        """A partial block reads and writes copies."""
-        for i, place in self.copied.items():
-            self.use("operands", i, place)
-            if i not in self.turns.sequences and i not in self.turns.previous:
-                self.copy_operand(i, self.operands[i])
-        for k, place in self.written.items():
-            self.use("results", k, place)
-
-    def begin_own(self) -> None:
-        """What the first turn is given is copied to the results, where each turn adds its own. Copies of a partial block are there."""
-        self.lines += ["  %has.own = icmp ne i64 %own, 0", "  br i1 %has.own, label %copy, label %begin", "copy:"]
-        for k, i in () if self.partial else self.turns.pairs_with_own:
-            row = self.layout.result_rows[k]
-            self.copy(self.after_rows(self.results[k], "%first", row), self.after_rows(self.operands[i], "%first", row), row)
-            self.use("operands", i, self.results[k])
-        self.lines += ["  br label %begin", "begin:", "  %turns.last = sub i64 %turns, 1", "  br label %turn"]
+            size = layout.result_rows[k].length * lanes
+            self.lines.append(f"  call void @llvm.memset.p0.i64(ptr {total}, i8 0, i64 {size}, i1 false)")
+        for i, vectors in self.vectors.items():
+            self.use("operands", i, vectors)
+            if i not in turns.sequences and i not in turns.previous:
+                self.read(vectors, self.operands[i], layout.operand_rows[i])
+        for k, vectors in self.written.items():
+            self.use("results", k, vectors)
+        self.lines += [
+            *number_of_turns(layout), "  %has.own = icmp ne i64 %own, 0", "  %are.stacked = icmp ne i64 %stacked, 0",
+            "  %turns.last = sub i64 %turns, 1", "  %are.blocked = icmp ne i64 %width, 0",
+            "  %width.some = call i64 @llvm.smax.i64(i64 %width, i64 1)", "  %count.up = add i64 %count, %width.some",
+            "  %count.less = sub i64 %count.up, 1", "  %blocks = sdiv i64 %count.less, %width.some",
+            "  %block.number = sdiv i64 %first, %width.some", "  %block.lane = srem i64 %first, %width.some", "  br label %turn",
+        ]  # fmt: skip
 
     def end(self) -> None:
-        """The results that no turn has of its own."""
-        for k, row in enumerate(self.layout.result_rows):
-            place = self.totals.get(k, self.written.get(k) if self.partial and k not in self.turns.stacked else None)
-            if place is not None:
-                self.copy(self.after_rows(self.results[k], "%first", row), place, row)
+        """The results that no turn has of its own: sums over the turns, and results of the last one."""
+        turns = self.turns
+        self.write_results([k for k in self.written if k not in turns.stacked])
+        self.choose("are.stacked", lambda: None, lambda: self.write_results(turns.stacked))
+
+    def write_results(self, results: Iterable[int]) -> None:
+        for k in results:
+            if k in self.written:
+                self.write(self.results[k], self.totals.get(k, self.written[k]), self.layout.result_rows[k])
 
     # ---- a turn --------------------------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
         """The number of the turn, and what it has of its own."""
-        layout, turns = self.layout, self.turns
+        turns, rows = self.turns, self.layout.operand_rows
         self.lines += [
-            "turn:", f"  %now = phi i64 [ {'%turns.last' if turns.reverse else '0'}, %begin ], [ %following, %turn.end ]",
-            "  %now.rows = mul i64 %now, %count", "  %now.stacked = mul i64 %now.rows, %stacked",
+            "turn:", f"  %now = phi i64 [ {'%turns.last' if turns.reverse else '0'}, %entry ], [ %following, %turn.end ]",
+            "  %is.first = icmp eq i64 %now, 0", "  %before = sub i64 %now, 1",
         ]  # fmt: skip
-        for i in (*turns.sequences, *turns.previous):
-            pointer = self.operand_of_turn(i)
-            if not self.partial:
-                self.use("operands", i, pointer)
-            elif i in self.copied:
-                self.copy_operand(i, pointer)
-        self.stacked = {k: self.after_rows(self.results[k], "%now.stacked", layout.result_rows[k]) for k in turns.stacked}
-        back = self.value("sub i64 0, %first")
-        written = {k: self.after_rows(self.written[k], back, layout.result_rows[k]) for k in self.totals}
-        for k, pointer in () if self.partial else (self.stacked | written).items():
-            self.use("results", k, pointer)
+        for i in turns.sequences:
+            if i in self.vectors:
+                self.read(self.vectors[i], self.operands[i], rows[i], "%now", i in turns.known)
+        previous = [i for i in turns.previous if i in self.vectors]
+        self.choose("is.first", lambda: self.read_given(previous), lambda: self.read_previous(previous))
 
-    def operand_of_turn(self, i: int) -> str:
-        """The pointer to the numbers of an operand of which each turn has its own."""
-        row = self.layout.operand_rows[i]
-        if i in self.turns.sequences:
-            return self.after_rows(self.operands[i], "%now.rows", row)
-        before = self.after_rows(self.previous[i], self.value("sub i64 %now.rows, %count"), row)
-        return self.value(f"select i1 {self.value('icmp eq i64 %now, 0')}, ptr {self.operands[i]}, ptr {before}")
+    def read_given(self, operands: Iterable[int]) -> None:
+        for i in operands:
+            self.read(self.vectors[i], self.operands[i], self.layout.operand_rows[i])
+
+    def read_previous(self, operands: Iterable[int]) -> None:
+        for i in operands:
+            self.read(self.vectors[i], self.previous[i], self.layout.operand_rows[i], "%before", blocked=True)
 
     def add_own(self) -> None:
         """Add to what is carried what the turn has of its own."""
-        self.lines += ["  br i1 %has.own, label %add, label %call", "add:"]
-        for k, own in self.own.items():
-            row, kind = self.layout.result_rows[k], self.layout.result_types[k]
-            if row:
-                carried = self.written[k] if self.partial else self.after_rows(self.results[k], "%first", row)
-                own = self.after_rows(self.after_rows(own, "%now.rows", row), "%first", row)
-                function, size = f"add_{kind}" if self.partial else f"add_rows_{kind}", self.value(f"mul i64 %rows, {row}")
-                self.lines.append(f"  call void @{function}(ptr {carried}, ptr {own}, i64 {size})")
-        self.lines += ["  br label %call", "call:"]
+        self.choose("has.own", self.add_each)
+
+    def add_each(self) -> None:
+        for k, vectors in self.added.items():
+            row = self.layout.result_rows[k]
+            row = row._replace(read=tuple(range(row.size)))
+            self.read(vectors, self.own[k], row, "%now")
+            self.add(self.written[k], vectors, row)
 
     def prefetch(self) -> None:
         """Fetch into the cache what the next turn has of its own. It is not beside that of this turn, so that no processor foresees it."""
         turns, layout = self.turns, self.layout
-        if self.partial:
+        if self.partial or layout.turns is None:
             return
-        next_rows = self.value(f"{'sub' if turns.reverse else 'add'} i64 %now.rows, %count")
-        stacked, before = self.value(f"mul i64 {next_rows}, %stacked"), self.value(f"sub i64 {next_rows}, %count")
-        ahead = [
-            *((self.operands[i], next_rows, layout.operand_rows[i], READ) for i in turns.sequences),
-            *((self.previous[i], before, layout.operand_rows[i], READ) for i in turns.previous),
-            *((self.results[k], stacked, layout.result_rows[k], WRITE) for k in turns.stacked),
-        ]  # fmt: skip
-        for pointer, rows, row, access in ahead:
-            start = self.after_rows(self.after_rows(pointer, rows, row), "%first", row)
-            for at in range(0, row * layout.lanes, ALIGNMENT):
-                line = self.value(f"getelementptr i8, ptr {start}, i64 {at}")
-                self.lines.append(f"  call void @llvm.prefetch.p0(ptr {line}, i32 {access}, i32 {NEAREST}, i32 {DATA})")
+        following = self.value(f"add i64 %now, {-1 if turns.reverse else 1}")
+        before = self.value(f"sub i64 {following}, 1")
+        for i in turns.sequences:
+            self.fetch(self.operands[i], layout.operand_rows[i], following, READ, i in turns.known)
+        for i in turns.previous:
+            self.fetch(self.previous[i], layout.operand_rows[i], before, READ, blocked=True)
+        self.choose("are.stacked", lambda: self.fetch_results(following))
+
+    def fetch_results(self, turn: str) -> None:
+        for k in self.turns.stacked:
+            self.fetch(self.results[k], self.layout.result_rows[k], turn, WRITE, k in self.turns.blocked)
+
+    def fetch(self, pointer: str, row: Row, turn: str, access: int, blocked: bool = False) -> None:
+        """Fetch the numbers that the block has in an array, see `read`."""
+        if blocked:
+            arguments = pointer, row, turn, access
+            self.choose("are.blocked", lambda: self.fetch_vectors(*arguments), lambda: self.fetch(*arguments))
+            return
+        rows = self.rows_of(pointer, row, turn)
+        for k in range(0, row.length * self.layout.lanes, ALIGNMENT):
+            self.fetch_line(rows, str(k), access)
+
+    def fetch_vectors(self, pointer: str, row: Row, turn: str, access: int) -> None:
+        vectors, stride = self.vectors_of(pointer, row, turn), self.value(f"mul i64 %width, {row.bytes}")
+        for k in range(row.size):
+            self.fetch_line(vectors, self.value(f"mul i64 {stride}, {k}"), access)
+
+    def fetch_line(self, pointer: str, offset: str, access: int) -> None:
+        line = self.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+        self.lines.append(f"  call void @llvm.prefetch.p0(ptr {line}, i32 {access}, i32 {NEAREST}, i32 {DATA})")
 
     def end_turn(self) -> None:
-        """Add up and copy the results of the turn, and give the next one what is carried."""
-        layout, turns = self.layout, self.turns
+        """Add up and copy the results of the turn."""
+        turns = self.turns
         for k, total in self.totals.items():
-            size = layout.result_rows[k] * layout.lanes
-            self.lines.append(f"  call void @add_rows_{layout.result_types[k]}(ptr {total}, ptr {self.written[k]}, i64 {size})")
-        for k, pointer in self.stacked.items() if self.partial else ():
-            if k in self.written:
-                self.copy(self.after_rows(pointer, "%first", layout.result_rows[k]), self.written[k], layout.result_rows[k])
-        for k, i in () if self.partial else turns.carried:
-            self.use("operands", i, self.stacked.get(k, self.results[k]))
+            self.add(total, self.written[k], self.layout.result_rows[k])
+        self.choose("are.stacked", self.write_stacked)
         step, more = ("-1", "sge i64 %following, 0") if turns.reverse else ("1", "slt i64 %following, %turns")
         self.lines += [
             "  br label %turn.end", "turn.end:", f"  %following = add i64 %now, {step}", f"  %again = icmp {more}",
             "  br i1 %again, label %turn, label %end", "end:",
         ]  # fmt: skip
+
+    def write_stacked(self) -> None:
+        for k in self.turns.stacked:
+            if k in self.written:
+                self.write(self.results[k], self.written[k], self.layout.result_rows[k], "%now", k in self.turns.blocked)

@@ -21,13 +21,15 @@ class Sum:
 class Turns(NamedTuple):
     """Several calls in turn as one, as `jax.lax.scan` makes them (`xsim.compile.repeated`).
 
-    An operand after all others holds three 32-bit integers: the number of turns; whether results are stacked (1), or those of the last
-    turn are wanted alone (0); whether each turn has cotangents of its own (1) or not (0).
+    An operand after all others holds four 32-bit integers: the number of turns; whether results are stacked (1), or those of the last
+    turn are wanted alone (0); whether each turn has cotangents of its own (1) or not (0); the width of blocked arrays (`blocked`), 0: what
+    could be blocked is not.
 
     carried: pairs (result, operand): the result of a turn is the operand of the next one. sequences: operands of which each turn has its
     own numbers. stacked: results likewise, if they are stacked. previous: operands that were carried by another call: the first turn has
     the operand, each later one a result of the turn before it. These results, stacked, are operands after those of the program, in this
-    order. summed: results that are added up over the turns. reverse: whether the last turn comes first. It carries cotangents, and the
+    order. summed: results that are added up over the turns. blocked: results that may be stacked as blocked arrays. known: sequences that
+    may be blocked, as the results of the turns before may be. reverse: whether the last turn comes first. It carries cotangents, and the
     cotangents that a turn has of its own, if there are, are added to them. These, stacked, are operands after the others, for each pair."""
 
     carried: tuple[tuple[int, int], ...]
@@ -35,6 +37,8 @@ class Turns(NamedTuple):
     stacked: tuple[int, ...]
     previous: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
+    blocked: tuple[int, ...] = ()
+    known: tuple[int, ...] = ()
     reverse: bool = False
 
     @property
@@ -43,8 +47,30 @@ class Turns(NamedTuple):
         return self.carried if self.reverse else ()
 
 
+def width_of_blocks(environments: int) -> int:
+    """Environments in a block of a blocked array: at least as many as in a vector, at most twice as many as there are."""
+    return next((w for w in (4, 8) if environments <= w), 16)
+
+
 ONE_TURN = Turns((), (), ())
 """Of a function that does not repeat."""
+
+
+class Row(NamedTuple):
+    """The numbers of an environment in an array.
+
+    size: how many; 0 of what the environments share, of sums, and of operands that the program does not read. element: LLVM's type of a
+    number in memory; bytes: its size. read: those of an operand that the program reads."""
+
+    size: int
+    element: str = "i8"
+    bytes: int = 1
+    read: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the numbers of an environment."""
+        return self.size * self.bytes
 
 
 @dataclass(frozen=True)
@@ -53,9 +79,8 @@ class Layout:
 
     counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
     scratch: bytes of scratch memory of a block. number: LLVM's type of a number of the sums; size: its bytes. operations: of one
-    environment. devices: that share the pool. operand_rows, result_rows: bytes of an environment's numbers of each operand and result; 0
-    of those that the environments share, or do not have. result_types: LLVM's types of their numbers. turns: None if the function does not
-    repeat.
+    environment. devices: that share the pool. operand_rows, result_rows: what environments have of each operand and result. turns: None if
+    the function does not repeat.
     """
 
     operands: int
@@ -69,9 +94,8 @@ class Layout:
     size: int
     operations: int
     devices: int
-    operand_rows: tuple[int, ...]
-    result_rows: tuple[int, ...]
-    result_types: tuple[str, ...]
+    operand_rows: tuple[Row, ...]
+    result_rows: tuple[Row, ...]
     turns: Turns | None
 
     @property
@@ -81,35 +105,35 @@ class Layout:
 
 
 class BlockMemory(NamedTuple):
-    """Where rows of the environments of a block are in its scratch memory, after what the program has there: copies of operands and results
-    of a partial block, and of results that are added up over the turns also the sums. size: of the whole memory."""
+    """Where the vectors of a block are in its scratch memory, after what the program has there: of operands, of results, of sums of
+    results over the turns, and of what a turn has of its own. size: of the whole memory."""
 
     operands: dict[int, int]
     results: dict[int, int]
     sums: dict[int, int]
+    own: dict[int, int]
     size: int
 
 
 def block_memory(layout: Layout) -> BlockMemory:
-    """What is carried has one place. A block with one lane is never partial."""
-    places = BlockMemory({}, {}, {}, 0)
+    """What is carried has one place."""
+    places = BlockMemory({}, {}, {}, {}, 0)
     turns, size = layout.turns or ONE_TURN, layout.scratch
     carried = dict(turns.carried)
 
-    def reserved(row: int) -> int:
+    def reserved(row: Row) -> int:
         nonlocal size
         place = -(-size // ALIGNMENT) * ALIGNMENT
-        size = place + row * layout.lanes
+        size = place + row.length * layout.lanes
         return place
 
     for i, row in enumerate(layout.operand_rows):
-        if row and layout.lanes > 1:
+        if row.size:
             places.operands[i] = reserved(row)
     for k, row in enumerate(layout.result_rows):
-        if row and (layout.lanes > 1 or k in turns.summed):
+        if row.size:
             shared = places.operands.get(carried.get(k, -1))
             places.results[k] = reserved(row) if shared is None else shared
-    for k in turns.summed:
-        if layout.result_rows[k]:
-            places.sums[k] = reserved(layout.result_rows[k])
+    for of_turns, results in ((places.sums, turns.summed), (places.own, [k for k, _ in turns.pairs_with_own])):
+        of_turns.update((k, reserved(layout.result_rows[k])) for k in results if layout.result_rows[k].size)
     return places._replace(size=size)

@@ -10,8 +10,169 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xsim.compile.blocks import ALIGNMENT, Row
+
 WIDTHS = (4, 2)
 """Columns that are read or written together."""
+
+
+MAX_GROUPS = 8
+"""Groups whose copies are written one after the other; of more, one group in a loop."""
+
+
+class Conversions:
+    """Writes the functions that copy rows of a block to vectors, or vectors to rows.
+
+    ``void name(ptr to, ptr from)`` copies the rows of all lanes, ``void name(ptr to, ptr from, i64 size, i64 rows)`` fewer ones, of any
+    size. lanes: of the block. definitions: their texts by name."""
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        self.definitions: dict[str, str] = {}
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether columns are read and written together."""
+        return self.lanes >= max(WIDTHS)
+
+    def to_vectors(self, row: Row) -> str:
+        """Copies the numbers of each row that the program reads, perhaps others."""
+        groups = sorted({group_of(i, row.size) for i in row.read})
+        if len(groups) > MAX_GROUPS:
+            groups = all_groups(row.size)
+        read = "" if groups == all_groups(row.size) else "".join(f"_{first}" for first, _ in groups)
+        return self._of_all(f"vectors_of_{row.element}_{row.size}{read}", _ToVectors(row, self.lanes), groups)
+
+    def to_rows(self, row: Row) -> str:
+        return self._of_all(f"rows_of_{row.element}_{row.size}", _ToRows(row, self.lanes), all_groups(row.size))
+
+    def some_to_vectors(self, row: Row) -> str:
+        """Copies some rows, and repeats the last one for the other lanes."""
+        lane = "  %last = sub i64 %rows, 1\n  %row = call i64 @llvm.smin.i64(i64 %lane, i64 %last)"
+        return self._of_some(f"vectors_of_{row.element}", row.element, lane, str(self.lanes), ("vector", "number"))
+
+    def some_to_rows(self, row: Row) -> str:
+        return self._of_some(f"rows_of_{row.element}", row.element, "  %row = add i64 %lane, 0", "%rows", ("number", "vector"))
+
+    def _of_all(self, name: str, copy: _Copy, groups: list[tuple[int, int]]) -> str:
+        if name not in self.definitions:
+            head = f"define internal void @{name}(ptr noalias %to, ptr noalias %from) noinline {{"
+            self.definitions[name] = "\n".join([head, "entry:", *copy.text(groups), "  ret void", "}"])
+        return name
+
+    def _of_some(self, name: str, element: str, row: str, lanes: str, order: tuple[str, str]) -> str:
+        """row: text that computes ``%row`` of a lane. lanes: how many are copied. order: to what a number is copied, and from what."""
+        place = {order[0]: "%to", order[1]: "%from"}
+        parameters = "ptr noalias %to, ptr noalias %from, i64 %size, i64 %rows"
+        self.definitions.setdefault(name, f"""define internal void @{name}({parameters}) noinline {{
+entry:
+  br label %each.lane
+each.lane:
+  %lane = phi i64 [ 0, %entry ], [ %lane.next, %end.lane ]
+{row}
+  %start = mul i64 %row, %size
+  br label %each.number
+each.number:
+  %k = phi i64 [ 0, %each.lane ], [ %k.next, %each.number ]
+  %column = mul i64 %k, {self.lanes}
+  %in.vectors = add i64 %column, %lane
+  %in.rows = add i64 %start, %k
+  %vector.p = getelementptr {element}, ptr {place["vector"]}, i64 %in.vectors
+  %number.p = getelementptr {element}, ptr {place["number"]}, i64 %in.rows
+  %x = load {element}, ptr %{order[1]}.p
+  store {element} %x, ptr %{order[0]}.p
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %size
+  br i1 %more, label %each.number, label %end.lane
+end.lane:
+  %lane.next = add i64 %lane, 1
+  %again = icmp slt i64 %lane.next, {lanes}
+  br i1 %again, label %each.lane, label %leave
+leave:
+  ret void
+}}""")
+        return name
+
+
+class _Copy:
+    """The body of a function that copies the rows of all lanes."""
+
+    def __init__(self, row: Row, lanes: int):
+        self.row, self.lanes = row, lanes
+        self.lines: list[str] = []
+
+    def text(self, groups: list[tuple[int, int]]) -> list[str]:
+        rest = groups
+        if len(groups) > MAX_GROUPS:
+            count = self.row.size // max(WIDTHS)
+            self._in_loop(count)
+            rest = groups[count:]
+        for group in rest:
+            self.copy("%to", "%from", *group)
+        return self.lines
+
+    def _in_loop(self, count: int) -> None:
+        """Copy the first groups."""
+        width = max(WIDTHS)
+        self.lines += ["  br label %group", "group:", "  %k = phi i64 [ 0, %entry ], [ %k.next, %group ]"]
+        in_rows = self.result(f"mul i64 %k, {width * self.row.bytes}")
+        in_vectors = self.result(f"mul i64 %k, {width * self.row.bytes * self.lanes}")
+        to, source = (self.result(f"getelementptr i8, ptr {p}, i64 {x}") for p, x in self.places(in_rows, in_vectors))
+        self.copy(to, source, 0, width)
+        self.lines += [
+            "  %k.next = add i64 %k, 1", f"  %more = icmp slt i64 %k.next, {count}", "  br i1 %more, label %group, label %rest", "rest:",
+        ]  # fmt: skip
+
+    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
+        """Pointers to what is written and read, and the offsets of a group in them."""
+        raise NotImplementedError
+
+    def copy(self, to: str, source: str, first: int, width: int) -> None:
+        """Copy a group."""
+        raise NotImplementedError
+
+    def columns(self, rows: str, first: int, width: int) -> Columns:
+        row = self.row
+        return Columns(rows, row.size, first, width, self.lanes, row.element, row.bytes, self.lines, self._name)
+
+    @property
+    def type(self) -> str:
+        return f"<{self.lanes} x {self.row.element}>"
+
+    @property
+    def alignment(self) -> int:
+        return min(ALIGNMENT, self.lanes * self.row.bytes)
+
+    def vector(self, vectors: str, column: int) -> str:
+        """The pointer to a vector."""
+        return self.result(f"getelementptr {self.type}, ptr {vectors}, i64 {column}")
+
+    def result(self, operation: str) -> str:
+        name = self._name()
+        self.lines.append(f"  {name} = {operation}")
+        return name
+
+    def _name(self) -> str:
+        return f"%x{len(self.lines)}"
+
+
+class _ToVectors(_Copy):
+    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
+        return [("%to", in_vectors), ("%from", in_rows)]
+
+    def copy(self, to: str, source: str, first: int, width: int) -> None:
+        for k, vector in enumerate(self.columns(source, first, width).load()):
+            self.lines.append(f"  store {self.type} {vector}, ptr {self.vector(to, first + k)}, align {self.alignment}")
+
+
+class _ToRows(_Copy):
+    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
+        return [("%to", in_rows), ("%from", in_vectors)]
+
+    def copy(self, to: str, source: str, first: int, width: int) -> None:
+        places = [self.vector(source, first + k) for k in range(width)]
+        vectors = [self.result(f"load {self.type}, ptr {place}, align {self.alignment}") for place in places]
+        self.columns(to, first, width).store(vectors)
 
 
 @dataclass(frozen=True)
@@ -127,3 +288,8 @@ def group_of(column: int, columns: int) -> tuple[int, int]:
     before."""
     width = next((w for w in WIDTHS if w <= columns), 1)
     return min(column // width * width, columns - width), width
+
+
+def all_groups(columns: int) -> list[tuple[int, int]]:
+    """The groups of an array."""
+    return sorted({group_of(i, columns) for i in range(columns)})

@@ -90,9 +90,9 @@ def _called(*arguments, function, batched, summed, in_place=False):
     return jax.ffi.ffi_call(target, types, input_output_aliases=replaced)(*arguments, *further)
 
 
-def turns_operand(turns: int, stacked: bool = False, own: bool = False):
+def turns_operand(turns: int, stacked: bool = False, own: bool = False, width: int = 0):
     """The last operand of machine code that can repeat, see `xsim.compile.blocks.Turns`."""
-    return jnp.array([turns, stacked, own], jnp.int32)
+    return jnp.array([turns, stacked, own, width], jnp.int32)
 
 
 def _by_xla(*arguments, function, batched, summed, in_place=False):

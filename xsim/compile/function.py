@@ -221,8 +221,9 @@ class Function:
             return None
         remaining = [k for k in range(len(self.results)) if k not in self.known]
         carried = tuple((remaining.index(k), i) for k, i in self.carried if k in remaining)
-        known = range(len(self.shapes), len(self.shapes) + len(self.known))
-        return Repetition(carried, (*self.repetition.sequences, *known), tuple(i for k, i in self.carried if k in self.known))
+        known = tuple(range(len(self.shapes), len(self.shapes) + len(self.known)))
+        previous = tuple(i for k, i in self.carried if k in self.known)
+        return Repetition(carried, (*self.repetition.sequences, *known), previous, known)
 
     def _of(self, active: tuple[int, ...], arguments: list) -> Callable:
         """The differentiable results as a function of the active arguments, the others as given."""
@@ -445,6 +446,11 @@ class Function:
         pairs = self.repetition.carried if self.repetition else ()
         return tuple((k, i) for k, i in pairs if _are_alike(self.results[k], self.shapes[i]))
 
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The results of all turns that derivatives need: what is carried, and those that are known (`Replay`)."""
+        return tuple(sorted({*(k for k, _ in self.carried), *self.known}))
+
     def can_repeat(self, batched: tuple[bool, ...]) -> bool:
         """Whether several calls with such operands are one kernel."""
         if self.repetition is None:
@@ -501,7 +507,7 @@ class Function:
         if not self.can_repeat(batched) or any(summed):
             return None
         assert self.repetition is not None
-        return Turns(self.carried, self.repetition.sequences, stacked=tuple(range(len(self.results))))
+        return Turns(self.carried, self.repetition.sequences, stacked=tuple(range(len(self.results))), blocked=self.stored)
 
     def _turns_in_reverse(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> Turns | None:
         """How a derivative in reverse mode repeats: it carries the cotangents of what the function carries."""
@@ -518,7 +524,7 @@ class Function:
         if len(carried) < len(cotangents) or not is_by_environment:
             return None
         totals = tuple(k for k, is_sum in enumerate(summed) if not is_sum and k not in own)
-        return Turns(carried, base.repetition.sequences, stacked, previous, totals, reverse=True)
+        return Turns(carried, base.repetition.sequences, stacked, previous, totals, known=base.repetition.known, reverse=True)
 
     def replacing(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
         """Pairs (result, argument): the result is this argument of the next call of a loop. In a loop backwards, the cotangents of the

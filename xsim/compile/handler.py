@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 
-from xsim.compile.block_functions import ARGUMENTS, PADDED, additions, number_of_turns, partial_block, whole_block
+from xsim.compile.block_functions import ARGUMENTS, block_functions, number_of_turns
 from xsim.compile.blocks import ALIGNMENT, Layout, block_memory
 
 CHUNKS = 32
@@ -65,8 +65,8 @@ TASK_BYTES = 80
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
     arrays = pointers(layout.inputs, layout.results, layout.counted)
-    blocks = PADDED, *additions(layout), whole_block(layout), partial_block(layout)
-    return "\n".join([_DECLARATIONS, *blocks, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
+    functions = *block_functions(layout), _work(layout), _HELPER, entry()
+    return "\n".join([_DECLARATIONS, *functions, *arrays, _run(layout), _reduce(layout), "}"])
 
 
 _DECLARATIONS = """declare ptr @malloc(i64)

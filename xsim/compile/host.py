@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from xsim.compile.blocks import ALIGNMENT, Layout, Sum, Turns
-from xsim.compile.columns import WIDTHS, Columns, group_of
+from xsim.compile.blocks import ALIGNMENT, Layout, Row, Sum, Turns
 from xsim.compile.elementary import RARE, definitions
 from xsim.compile.handler import handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
-from xsim.compile.llvm_types import Target, gather, memory_type, scatter
+from xsim.compile.llvm_types import Target, alignment_of, memory_type
 from xsim.compile.machine import vector_registers
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Output, Part, parts_of, places_of, read_by, results_of, width_of
 from xsim.compile.program import BOOL, Input, Program, Store
@@ -30,15 +29,15 @@ class HostEmitter(Emitter):
 
     * ``void uniform(ptr operands, ptr slots)``
     * ``void block(ptr operands, ptr results, ptr slots, ptr sums, ptr scratch, i64 first, i64 count)``: environments first, first + 1, ...
-      of count. The arrays have rows for all lanes; those after the last environment have no meaning but must not be undefined. It calls
-      the functions of its parts (`xsim.compile.parts`), which have the same parameters.
+      of count. Of each number of the environments the arrays have a vector with one environment per lane; lanes after the last environment
+      have no meaning but must not be undefined. It calls the functions of its parts (`xsim.compile.parts`), which have the same parameters.
     * ``ptr handler(ptr frame)``: calls them for all environments, as a function of XLA's foreign function interface.
 
     Each part of a divided program is a module of its own: several of them are compiled at a time.
 
-    operands, results: arrays of pointers to numbers, environment first. scratch: memory of the block. sizes: of an environment's numbers
-    of each operand. batched: which operands have environments. summed: which results are sums over the environments. turns: None if the
-    function does not repeat."""
+    operands, results: arrays of pointers to numbers. scratch: memory of the block. sizes: of an environment's numbers of each operand.
+    batched: which operands have environments. summed: which results are sums over the environments. turns: None if the function does not
+    repeat."""
 
     limits = CPU_LIMITS
     stores_early = False
@@ -62,8 +61,7 @@ class HostEmitter(Emitter):
 
     def begin(self, part: Part | None = None) -> None:
         super().begin(part)
-        self.pointers: dict[int, str] = {}
-        self.columns: dict[tuple[int, int], list[str]] = {}
+        self.pointers: dict[int | str, str] = {}  # to operands and results
 
     def modules(self) -> list[str]:
         """The modules of all functions."""
@@ -223,66 +221,13 @@ class HostEmitter(Emitter):
 
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
         kind = self.target.type(np.dtype(np.int8) if dtype == BOOL else dtype, varying)
-        if not varying:
-            address = self.result(f"getelementptr {memory_type(dtype)}, ptr {self._pointer(source.operand)}, i64 {source.element}")
-            out = self.result(f"load {kind}, ptr {address}, !invariant.load !0")
-        elif self._has_groups:
-            out = self._read_column(source, dtype)
-        else:
-            out = self._gathered(source, dtype, kind)
+        place = memory_type(dtype) if not varying else kind
+        address = self.result(f"getelementptr {place}, ptr {self._pointer(source.operand)}, i64 {source.element}")
+        unchanged = f", align {alignment_of(dtype, self.target.lanes)}" if varying else ", !invariant.load !0"
+        out = self.result(f"load {kind}, ptr {address}{unchanged}")
         if dtype == BOOL:
             out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
         return out
-
-    def _gathered(self, source: Input, dtype: np.dtype, kind: str) -> str:
-        """A number of each environment, alone."""
-        lanes, element = self.target.lanes, memory_type(dtype)
-        rows = self._rows(source.operand, self.sizes[source.operand], self._pointer(source.operand), element)
-        address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} {rows}, i64 {source.element}")
-        return self.result(gather(kind, element, lanes, address, dtype.itemsize) if lanes > 1 else f"load {kind}, ptr {address}")
-
-    @property
-    def _has_groups(self) -> bool:
-        """Whether columns are read and written together."""
-        return self.target.lanes >= max(WIDTHS)
-
-    def _read_column(self, source: Input, dtype: np.dtype) -> str:
-        """A number of each environment, with others that are beside it. A function reads each group once: numbers of the environments are
-        read outside of loops."""
-        operand, size = source.operand, self.sizes[source.operand]
-        first, width = group_of(source.element, size)
-        key = operand, first
-        if key not in self.columns:
-            self.columns[key] = self._group(f"%row{operand}", size, self._pointer(operand), dtype, first, width).load()
-        return self.columns[key][source.element - first]
-
-    def _group(self, name: str, size: int, pointer: str, dtype: np.dtype, first: int, width: int) -> Columns:
-        """A group of columns of an array. name: of the pointer to the numbers of the first environment. size: columns of the array.
-
-        Its instructions do not begin a basic block, and count as one for each column. So the basic blocks, within which LLVM fuses products
-        and sums, do not depend on the number of lanes, and neither do the results."""
-        element = memory_type(dtype)
-        if name not in self.pointers:
-            self.pointers[name] = name
-            self.prologue += [f"  {name}.o = mul i64 %first, {size}", f"  {name} = getelementptr {element}, ptr {pointer}, i64 {name}.o"]
-        self.in_block += width
-        return Columns(name, size, first, width, self.target.lanes, element, dtype.itemsize, self.lines, self.new_name)
-
-    def _rows(self, operand, size: int, pointer: str, element: str) -> str:
-        """The pointers to the numbers of each environment."""
-        name = f"%rows{operand}"
-        if name not in self.pointers:
-            self.pointers[name] = name
-            self.rows_text(name, size, pointer, element)
-        return name
-
-    def rows_text(self, name: str, size: int, pointer: str, element: str) -> None:
-        """Define the pointers to the numbers of each environment in the prologue."""
-        lanes = self.target.lanes
-        index = f"<{lanes} x i64>" if lanes > 1 else "i64"
-        factor = f"splat (i64 {size})" if lanes > 1 else str(size)
-        self.prologue.append(f"  {name}.o = mul {index} %lane, {factor}")
-        self.prologue.append(f"  {name} = getelementptr {element}, ptr {pointer}, {index} {name}.o")
 
     def _begin_part(self) -> list[str]:
         """What a part computes first: the environment of each lane."""
@@ -311,23 +256,13 @@ class HostEmitter(Emitter):
 
     def _store_result(self, item: Output) -> None:
         k, values = item.result, self.program.outputs[item.result]
-        dtype, lanes = self.program.types[values[0]], self.target.lanes
-        element = memory_type(dtype)
-        if self._has_groups:
-            pointer = self._result_pointer(k)
-            for first, width in sorted({group_of(i, len(values)) for i in range(len(values))}):
-                columns = [self._in_memory(x, dtype) for x in values[first : first + width]]
-                self._group(f"%out{k}", len(values), pointer, dtype, first, width).store(columns)
-            return
-        kind, name = self.target.type(BYTE if dtype == BOOL else dtype), f"%out{k}"
+        dtype, name = self.program.types[values[0]], f"%result{k}"
         if name not in self.pointers:
-            self.pointers[name] = name
-            self.rows_text(name, len(values), self._result_pointer(k), element)
+            self.pointers[name] = self._result_pointer(k)
+        kind = self.target.type(BYTE if dtype == BOOL else dtype)
         for i in item.entries:
-            value = self._in_memory(values[i], dtype)
-            address = self.result(f"getelementptr {element}, {f'<{lanes} x ptr>' if lanes > 1 else 'ptr'} {name}, i64 {i}")
-            text = scatter(kind, element, lanes, value, address, dtype.itemsize) if lanes > 1 else f"store {kind} {value}, ptr {address}"
-            self.write(text)
+            value, address = self._in_memory(values[i], dtype), self.result(f"getelementptr {kind}, ptr {self.pointers[name]}, i64 {i}")
+            self.write(f"store {kind} {value}, ptr {address}, align {alignment_of(dtype, self.target.lanes)}")
 
     def _in_memory(self, x: int, dtype: np.dtype) -> str:
         """A value as it is stored: booleans are bytes."""
@@ -363,18 +298,22 @@ class HostEmitter(Emitter):
             lanes=self.target.lanes, counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums),
             number=self.target.type(dtype), size=dtype.itemsize, operations=sum(self.operations.values()),
             devices=jax.local_device_count("cpu"), operand_rows=self._operand_rows(), result_rows=self._result_rows(),
-            result_types=tuple(memory_type(p.types[x[0]]) if x else "i8" for x in p.outputs), turns=self.turns,
+            turns=self.turns,
         )  # fmt: skip
 
-    def _operand_rows(self) -> tuple[int, ...]:
-        """Bytes of an environment's numbers of each operand, 0 where the program reads none."""
-        p, rows = self.program, [0] * len(self.sizes)
+    def _operand_rows(self) -> tuple[Row, ...]:
+        p, read = self.program, [set() for _ in self.sizes]
+        rows = [Row(0)] * len(self.sizes)
         for x in self.live:
             if p.names[x] == "input" and p.varying[x]:
-                rows[p.data[x].operand] = self.sizes[p.data[x].operand] * p.types[x].itemsize
-        return tuple(rows)
+                operand, element = p.data[x].operand, p.data[x].element
+                read[operand].add(element)
+                rows[operand] = Row(self.sizes[operand], memory_type(p.types[x]), p.types[x].itemsize)
+        return tuple(row._replace(read=tuple(sorted(elements))) for row, elements in zip(rows, read, strict=True))
 
-    def _result_rows(self) -> tuple[int, ...]:
-        """Bytes of an environment's numbers of each result, 0 of a sum."""
-        rows = ((0 if is_sum else len(x), x) for x, is_sum in zip(self.program.outputs, self.summed, strict=True))
-        return tuple(n * self.program.types[x[0]].itemsize if n else 0 for n, x in rows)
+    def _result_rows(self) -> tuple[Row, ...]:
+        types = self.program.types
+        return tuple(
+            Row(0) if is_sum or not values else Row(len(values), memory_type(types[values[0]]), types[values[0]].itemsize)
+            for values, is_sum in zip(self.program.outputs, self.summed, strict=True)
+        )

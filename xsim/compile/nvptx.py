@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from xsim.cache import cached
 from xsim.compile.code_generation import module_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
-from xsim.compile.parts import GPU_LIMITS, read_by, results_of
-from xsim.compile.program import Program
+from xsim.compile.parts import GPU_LIMITS, Output, read_by, results_of
+from xsim.compile.program import BOOL, Input, Program
 
 TRIPLE = "nvptx64-nvidia-cuda"
 BLOCK = 64
@@ -47,12 +48,14 @@ class Repetition(NamedTuple):
     """How a function is evaluated several times in one kernel.
 
     carried: pairs (result, argument). The result of a turn is the argument of the next one; they have one shape.
-    sequences: arguments of which each turn has its own. All these arguments are those of environments. previous: of a function whose
-    derivatives are taken, further arguments that are results of the turn before, which it does not return itself."""
+    sequences: arguments of which each turn has its own. All these arguments are those of environments. Of a function whose derivatives are
+    taken (`Replay`): previous: further arguments that are results of the turn before, which it does not return itself; known: the sequences
+    that are known results."""
 
     carried: tuple[tuple[int, int], ...]
     sequences: tuple[int, ...]
     previous: tuple[int, ...] = ()
+    known: tuple[int, ...] = ()
 
 
 class Ptx(NamedTuple):
@@ -155,12 +158,24 @@ class GpuEmitter(HostEmitter):
             self.prologue.append(f"  {name} = getelementptr i8, ptr %operand{operand}, i64 {name}.o")
         return name
 
-    def _rows(self, operand: int, size: int, pointer: str, element: str) -> str:
-        name, result = f"%rows{operand}", self.sources.get(operand)
-        if result is None or name in self.pointers:
-            return super()._rows(operand, size, pointer, element)
+    def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
+        if not varying:
+            return super().read(source, dtype, varying)
+        kind, row = memory_type(dtype), self._row(source.operand, memory_type(dtype))
+        out = self.result(f"load {kind}, ptr {self.result(f'getelementptr {kind}, ptr {row}, i64 {source.element}')}")
+        return self.result(f"icmp ne {kind} {out}, 0") if dtype == BOOL else out
+
+    def _row(self, operand: int, element: str) -> str:
+        """The pointer to the numbers of the environment."""
+        name, size, result = f"%row{operand}", self.sizes[operand], self.sources.get(operand)
+        if name in self.pointers.values():
+            return name
+        pointer = self._pointer(operand)
         self.pointers[name] = name
-        self.rows_text(f"{name}.given", size, pointer, element)
+        if result is None:
+            self._row_text(name, size, pointer, element)
+            return name
+        self._row_text(f"{name}.given", size, pointer, element)
         self.prologue += [
             f"  {name}.b = sub i64 %before, %count", f"  {name}.l = add i64 {name}.b, %lane",
             f"  {name}.o = mul i64 {name}.l, {len(self.program.outputs[result])}",
@@ -168,6 +183,21 @@ class GpuEmitter(HostEmitter):
             f"  {name} = select i1 %first, ptr {name}.given, ptr {name}.found",
         ]  # fmt: skip
         return name
+
+    def _row_text(self, name: str, size: int, pointer: str, element: str) -> None:
+        """Define the pointer to the numbers of the environment, of an array, in the prologue."""
+        self.prologue += [f"  {name}.o = mul i64 %lane, {size}", f"  {name} = getelementptr {element}, ptr {pointer}, i64 {name}.o"]
+
+    def _store_result(self, item: Output) -> None:
+        k, values = item.result, self.program.outputs[item.result]
+        dtype, row = self.program.types[values[0]], f"%out{k}"
+        element = memory_type(dtype)
+        if row not in self.pointers:
+            self.pointers[row] = row
+            self._row_text(row, len(values), self._result_pointer(k), element)
+        for i in item.entries:
+            value, address = self._in_memory(values[i], dtype), self.result(f"getelementptr {element}, ptr {row}, i64 {i}")
+            self.write(f"store {element} {value}, ptr {address}")
 
     def _result_pointer(self, k: int) -> str:
         if self.repetition is None:

@@ -12,6 +12,7 @@ share what they fetch of it (`is_one_kernel`).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +21,13 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
+from xsim.compile.blocks import width_of_blocks
 from xsim.compile.compiled_call import compiled_call, launched, machine_code_or_none, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import BLOCK
 from xsim.compile.repeated_derivatives import carries_all_derivatives, differentiated, differentiated_by_scan
-from xsim.compile.turns import environment_count, evaluated, first_axes, merged_members, split_members
+from xsim.compile.turns import environment_count, evaluated, first_axes, from_blocks, merged_members, split_members, to_blocks
 
 __all__ = ["is_one_kernel", "last_turn", "repeated"]
 
@@ -37,6 +39,9 @@ repeated_call = Primitive("xsim_repeated_call")
 environments. Results: those of all turns (turns, environments, ...).
 
 Parameters: function, turns; batched: which operands have environments."""
+stored_call = Primitive("xsim_stored_call")
+"""As `repeated_call`, but the results are `Function.stored`, in blocks (turns, blocks, numbers, environments of a block). Derivatives need
+them alone, and a block reads and writes its vectors as they are."""
 last_turn_call = Primitive("xsim_last_turn_call")
 """As `repeated_call`, but the results are what is carried out of the last turn (environments, ...), in the order of `Function.carried`."""
 
@@ -140,10 +145,69 @@ def _differentiated(primals, tangents, *, function, batched, turns, each):
     if not carries_all_derivatives(function, tangents):
         by_scan = functools.partial(_by_scan, each=each)
         return differentiated_by_scan(by_scan, primals, tangents, function=function, batched=batched, turns=turns)
-    out = repeated_call.bind(*primals, function=function, batched=batched, turns=turns)
-    changes = differentiated(function, primals, tangents, out, batched=batched, turns=turns, each=each)
-    values = dict(enumerate(out)) if each else {k: out[k][-1] for k, _ in function.carried}
+    if each:
+        values = dict(enumerate(repeated_call.bind(*primals, function=function, batched=batched, turns=turns)))
+        stored, width = [values[k] for k in function.stored], 0
+    else:
+        count = environment_count(primals, function)
+        stored, width = stored_call.bind(*primals, function=function, batched=batched, turns=turns), width_of_blocks(count)
+        last = {k: from_blocks(x[-1:], count, function.results[k].shape)[0] for k, x in zip(function.stored, stored, strict=True)}
+        values = {k: last[k] for k, _ in function.carried}
+    changes = differentiated(function, primals, tangents, stored, batched=batched, turns=turns, each=each, width=width)
     return list(values.values()), [changes[k] if k in changes else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in values.items()]
+
+
+# ---- rules of `stored_call` --------------------------------------------------------------------------------------------------------
+
+
+def _stored_types(*arguments, function, batched, turns):
+    count = environment_count(arguments, function)
+    width = width_of_blocks(count)
+    results, blocks = [function.results[k] for k in function.stored], -(-count // width)
+    return [result_type(arguments[0], (turns, blocks, math.prod(r.shape), width), r.dtype) for r in results]
+
+
+def _stored_by_machine_code(*arguments, function, batched, turns):
+    """All turns by one call, which writes the blocks."""
+    params: dict = {"function": function, "batched": batched, "turns": turns}
+    count, summed = environment_count(arguments, function), (False,) * len(function.results)
+    width, target = width_of_blocks(count), None
+    if function.turns(batched, summed) is not None and width % function.lanes(batched, count) == 0:
+        target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
+    if target is None:
+        return _stored_by_scan(*arguments, **params)
+    types = [*map(jax.typeof, arguments)]
+    results = _stacked_types(types, function, function.results, [])  # the others are those of the last turn
+    for k, x in zip(function.stored, _stored_types(*types, **params), strict=True):
+        results[k] = x
+    out = jax.ffi.ffi_call(target, results)(*arguments, turns_operand(turns, stacked=True, width=width))
+    return [out[k] for k in function.stored]
+
+
+def _stored_by_scan(*arguments, function, batched, turns):
+    out = _by_scan(*arguments, function=function, batched=batched, turns=turns, each=True)
+    return [to_blocks(out[k], width_of_blocks(environment_count(arguments, function))) for k in function.stored]
+
+
+def _stored_batched(arguments, axes, *, function, batched, turns):
+    """`jax.vmap`: each member has blocks of its own."""
+    merged, flags, sizes = merged_members(arguments, axes, batched, first_axes(function), function.carried[0][1])
+    stored = stored_call.bind(*merged, function=function, batched=flags, turns=turns)
+    shapes = [function.results[k].shape for k in function.stored]
+    rows = split_members([from_blocks(x, math.prod(sizes), s) for x, s in zip(stored, shapes, strict=True)], sizes, [1] * len(stored))
+    blocks = jax.vmap(functools.partial(to_blocks, width=width_of_blocks(sizes[1])), in_axes=1)
+    return [blocks(x) for x in rows], [0] * len(rows)
+
+
+stored_call.multiple_results = True
+stored_call.def_impl(functools.partial(evaluated, stored_call))
+stored_call.def_abstract_eval(_stored_types)
+mlir.register_lowering(stored_call, mlir.lower_fun(_stored_by_machine_code, multiple_results=True), platform="cpu")
+mlir.register_lowering(stored_call, mlir.lower_fun(_stored_by_scan, multiple_results=True))
+batching.primitive_batchers[stored_call] = _stored_batched
+ad.primitive_jvps[stored_call] = functools.partial(differentiated_by_scan, _stored_by_scan)
+
+# ---- rules of the other primitives -------------------------------------------------------------------------------------------------
 
 
 for _primitive, _each in ((repeated_call, True), (last_turn_call, False)):

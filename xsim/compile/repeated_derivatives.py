@@ -18,7 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from xsim.compile.compiled_call import compiled_call, machine_code_or_none, turns_operand
 from xsim.compile.function import Function
 from xsim.compile.manual_axes import result_type, varying_alike
-from xsim.compile.turns import environment_count, evaluated, first_axes, merged_members, of_turns, split_members
+from xsim.compile.turns import environment_count, evaluated, first_axes, from_blocks, merged_members, of_turns, split_members
 
 __all__ = ["carries_all_derivatives", "differentiated", "differentiated_by_scan"]
 
@@ -34,15 +34,10 @@ def carries_all_derivatives(function: Function, tangents) -> bool:
     return differentiable <= set(carried) and not any(i in given for k, i in carried.items() if k not in differentiable)
 
 
-def stored_results(function: Function) -> list[int]:
-    """The results of all turns that derivatives need: what is carried, and those that are known (`Replay`)."""
-    return sorted({*(k for k, _ in function.carried), *function.known})
-
-
 class TurnOperands(NamedTuple):
     """Operands of the derivatives of several turns.
 
-    arguments: as of the call. results: `stored_results` of all turns, by number. directions: tangents of the given arguments, or the
+    arguments: as of the call. results: `Function.stored` of all turns, by number. directions: tangents of the given arguments, or the
     cotangents of the results that are carried and have derivatives, of the last turn or of each."""
 
     arguments: list
@@ -51,9 +46,16 @@ class TurnOperands(NamedTuple):
 
     @classmethod
     def split(cls, function: Function, operands: Sequence[Any]) -> TurnOperands:
-        count, stored = len(function.shapes), stored_results(function)
+        count, stored = len(function.shapes), function.stored
         end = count + len(stored)
         return cls(list(operands[:count]), dict(zip(stored, operands[count:end], strict=True)), list(operands[end:]))
+
+    def in_rows(self, function: Function, width: int) -> TurnOperands:
+        """The operands with results that are not blocked. width: of blocked arrays, 0 if they are not."""
+        if width == 0:
+            return self
+        count, results = environment_count(self.arguments, function), function.results
+        return self._replace(results={k: from_blocks(x, count, results[k].shape) for k, x in self.results.items()})
 
     def known(self, function: Function) -> list:
         return [self.results[k] for k in function.known]
@@ -76,21 +78,22 @@ tangents_of_turns = Primitive("xsim_tangents_of_turns")
 """Tangents of the results that are carried and have derivatives. Operands: see `TurnOperands`, with tangents.
 
 Parameters: function, turns; given: the arguments that have tangents; batched: which arguments and tangents have environments; each: whether
-the results are those of all turns (turns, environments, ...), not of the last one alone."""
+the results are those of all turns (turns, environments, ...), not of the last one alone; width: of the stored results, which are blocked
+arrays (`xsim.compile.turns.to_blocks`), 0 if they are not."""
 tangents_of_turns.multiple_results = True
 
 
 def differentiated(
-    function: Function, primals, tangents, results: Sequence[Any], *, batched, turns: int, each: bool
+    function: Function, primals, tangents, stored: Sequence[Any], *, batched, turns: int, each: bool, width: int
 ) -> dict[int, Any]:
-    """Tangents, see `tangents_of_turns`, by the number of the result; those of the others are zero. tangents: of the arguments. results: of
-    all turns. The function `carries_all_derivatives`."""
+    """Tangents, see `tangents_of_turns`, by the number of the result; those of the others are zero. tangents: of the arguments. stored:
+    `Function.stored` of all turns. The function `carries_all_derivatives`."""
     given = _given(tangents)
     if not given:
         return {}
-    operands = *primals, *(results[k] for k in stored_results(function)), *(tangents[i] for i in given)
+    operands = *primals, *stored, *(tangents[i] for i in given)
     flags = *batched, *(batched[i] for i in given)
-    found = tangents_of_turns.bind(*operands, function=function, given=given, batched=flags, turns=turns, each=each)
+    found = tangents_of_turns.bind(*operands, function=function, given=given, batched=flags, turns=turns, each=each, width=width)
     return dict(zip((k for k, _ in _differentiable(function)), found, strict=True))
 
 
@@ -98,15 +101,16 @@ tangents_of_turns.def_impl(functools.partial(evaluated, tangents_of_turns))
 
 
 @tangents_of_turns.def_abstract_eval
-def _tangent_types(*operands, function, given, batched, turns, each):
+def _tangent_types(*operands, function, given, batched, turns, each, width):
     count = environment_count(operands, function)
     results, lead = [function.results[k] for k, _ in _differentiable(function)], [turns] if each else []
     return [result_type(operands[0], (*lead, count, *r.shape), r.dtype) for r in results]
 
 
-def _tangents_by_scan(*operands, function, given, batched, turns, each):
+def _tangents_by_scan(*operands, function, given, batched, turns, each, width):
     """A call for each turn."""
-    split, pairs, active = TurnOperands.split(function, operands), _differentiable(function), _active(function, given)
+    split = TurnOperands.split(function, operands).in_rows(function, width)
+    pairs, active = _differentiable(function), _active(function, given)
     arguments, sequences = split.arguments, function.repetition.sequences
     changes, has_axis = dict(zip(given, split.directions, strict=True)), dict(zip(given, batched[len(arguments) :], strict=True))
 
@@ -131,21 +135,33 @@ def _tangents_by_scan(*operands, function, given, batched, turns, each):
 mlir.register_lowering(tangents_of_turns, mlir.lower_fun(_tangents_by_scan, multiple_results=True))
 
 
-def _tangents_batched(operands, axes, *, function, given, batched, turns, each):
+def _tangents_batched(operands, axes, *, function, given, batched, turns, each, width):
     """`jax.vmap`, see `merged_members`."""
     first = first_axes(function)
-    merged, flags, sizes = _merged(function, operands, axes, [first[i] for i in given], batched)
-    out = tangents_of_turns.bind(*merged, function=function, given=given, batched=flags, turns=turns, each=each)
+    merged, flags, sizes = _merged(function, operands, axes, [first[i] for i in given], batched, width)
+    out = tangents_of_turns.bind(*merged, function=function, given=given, batched=flags, turns=turns, each=each, width=0)
     return split_members(out, sizes, [int(each)] * len(out)), [int(each)] * len(out)
 
 
-def _merged(function: Function, operands, axes, first: Sequence[int], batched: Sequence[bool]) -> tuple:
-    """`merged_members` of the operands of a derivative. first: the axis of the environments of its directions. batched: which arguments and
-    directions have environments."""
-    count, results = len(function.shapes), len(stored_results(function))
+def _merged(function: Function, operands, axes, first: Sequence[int], batched: Sequence[bool], width: int) -> tuple:
+    """`merged_members` of the operands of a derivative; stored results are not blocked then. first: the axis of the environments of its
+    directions. batched: which arguments and directions have environments. width: of blocks."""
+    count, results = len(function.shapes), len(function.stored)
+    operands, axes = _members_in_rows(function, operands, axes, width)
     first, flags = [*first_axes(function), *[1] * results, *first], [*batched[:count], *[True] * results, *batched[count:]]
     merged, flags, sizes = merged_members(operands, axes, flags, first, function.carried[0][1])
     return merged, (*flags[:count], *flags[count + results :]), sizes
+
+
+def _members_in_rows(function: Function, operands, axes, width: int) -> tuple[list, list]:
+    """The operands of a derivative with stored results that are not blocked, and their axes of members."""
+    operands, axes = list(operands), list(axes)
+    state = function.carried[0][1]
+    count = operands[state].shape[0 if axes[state] is None else int(axes[state] == 0)]
+    for k, i in zip(function.stored, range(len(function.shapes), len(operands)), strict=False) if width else ():
+        rows = functools.partial(from_blocks, count=count, shape=function.results[k].shape)
+        operands[i], axes[i] = (rows(operands[i]), None) if axes[i] is None else (jax.vmap(rows, axes[i])(operands[i]), 0)
+    return operands, axes
 
 
 def differentiated_by_scan(by_scan, primals, tangents, **params):
@@ -163,7 +179,7 @@ def differentiated_by_scan(by_scan, primals, tangents, **params):
     return out, [zero if change.dtype == jax.dtypes.float0 else change for zero, change in zip(zeros, changes, strict=True)]
 
 
-def _transposed(cotangents, *operands, function, given, batched, turns, each):
+def _transposed(cotangents, *operands, function, given, batched, turns, each, width):
     """Reverse mode: the transpose in those tangents that are not known (to be zero)."""
     fixed = len(operands) - len(given)
     if any(ad.is_undefined_primal(x) for x in operands[:fixed]):
@@ -172,7 +188,7 @@ def _transposed(cotangents, *operands, function, given, batched, turns, each):
     flags = dict(zip(given, batched[len(function.shapes) :], strict=True))
     out = cotangents_of_turns.bind(
         *operands[:fixed], *map(ad.instantiate_zeros, cotangents), function=function, active=active,
-        batched=batched[: len(function.shapes)], summed=tuple(not flags.get(i, True) for i in active), turns=turns, each=each,
+        batched=batched[: len(function.shapes)], summed=tuple(not flags.get(i, True) for i in active), turns=turns, each=each, width=width,
     )  # fmt: skip
     found = dict(zip(active, out, strict=True))
     return [*[None] * fixed, *(found[i] if ad.is_undefined_primal(x) else None for i, x in zip(given, operands[fixed:], strict=True))]
@@ -189,13 +205,14 @@ cotangents_of_turns = Primitive("xsim_cotangents_of_turns")
 `TurnOperands`, with cotangents.
 
 Parameters: function, turns; active: the arguments; batched: which arguments have environments; summed: which cotangents are sums over the
-environments; each: whether the operands are cotangents of the results of all turns, not of the last one alone."""
+environments; each: whether the operands are cotangents of the results of all turns, not of the last one alone; width: as of
+`tangents_of_turns`."""
 cotangents_of_turns.multiple_results = True
 cotangents_of_turns.def_impl(functools.partial(evaluated, cotangents_of_turns))
 
 
 @cotangents_of_turns.def_abstract_eval
-def _cotangent_types(*operands, function, active, batched, summed, turns, each):
+def _cotangent_types(*operands, function, active, batched, summed, turns, each, width):
     return _types(operands[0], environment_count(operands, function), function, active, summed, turns)
 
 
@@ -208,20 +225,23 @@ def _types(operand, count: int, function: Function, active, summed, turns: int) 
     return out
 
 
-def _cotangents_by_machine_code(*operands, function, active, batched, summed, turns, each):
+def _cotangents_by_machine_code(*operands, function, active, batched, summed, turns, each, width):
     """All turns by one call."""
     given, reverse = TurnOperands.split(function, operands), function.replayed.reverse(active)
     count, flags = environment_count(operands, function), _flags(function, batched)
     repetition = reverse.turns(flags, summed) if function.turns(batched, (False,) * len(function.results)) else None
     target = None if repetition is None else machine_code_or_none(reverse, lambda: reverse.target(flags, summed, count))
     if target is None:
-        params: dict = {"function": function, "active": active, "batched": batched, "summed": summed, "turns": turns, "each": each}
-        return _cotangents_by_scan(*operands, **params)
+        return _cotangents_by_scan(
+            *operands, function=function, active=active, batched=batched, summed=summed, turns=turns, each=each, width=width
+        )
+    if width and width % reverse.lanes(flags, count):
+        given, width = given.in_rows(function, width), 0
     types = _types(jax.typeof(operands[0]), count, function, active, summed, turns)
     result_of, own = {i: k for k, i in function.carried}, dict(enumerate(given.directions, len(flags) - len(given.directions)))
     of_program = *given.arguments, *given.known(function), *_start(given.directions, each)
     further = *(given.results[result_of[i]] for i in repetition.previous), *(own[i] for _, i in repetition.pairs_with_own)
-    return jax.ffi.ffi_call(target, types)(*of_program, *further, turns_operand(turns, stacked=True, own=each))
+    return jax.ffi.ffi_call(target, types)(*of_program, *further, turns_operand(turns, stacked=True, own=each, width=width))
 
 
 def _flags(function: Function, batched) -> tuple[bool, ...]:
@@ -234,9 +254,9 @@ def _start(directions: Sequence[Any], each: bool) -> list:
     return [jnp.zeros_like(x, shape=x.shape[1:]) for x in directions] if each else list(directions)
 
 
-def _cotangents_by_scan(*operands, function, active, batched, summed, turns, each):
+def _cotangents_by_scan(*operands, function, active, batched, summed, turns, each, width):
     """A call for each turn."""
-    given, reverse = TurnOperands.split(function, operands), function.replayed.reverse(active)
+    given, reverse = TurnOperands.split(function, operands).in_rows(function, width), function.replayed.reverse(active)
     sequences, carried = function.repetition.sequences, [i for _, i in _differentiable(function)]
     totals = [i for i in active if i not in carried and i not in sequences]
 
@@ -264,13 +284,14 @@ mlir.register_lowering(cotangents_of_turns, mlir.lower_fun(_cotangents_by_machin
 mlir.register_lowering(cotangents_of_turns, mlir.lower_fun(_cotangents_by_scan, multiple_results=True))
 
 
-def _cotangents_batched(operands, axes, *, function, active, batched, summed, turns, each):
+def _cotangents_batched(operands, axes, *, function, active, batched, summed, turns, each, width):
     """`jax.vmap`, see `merged_members`."""
     cotangents = len(_differentiable(function))
-    merged, flags, sizes = _merged(function, operands, axes, [int(each)] * cotangents, (*batched, *[True] * cotangents))
+    merged, flags, sizes = _merged(function, operands, axes, [int(each)] * cotangents, (*batched, *[True] * cotangents), width)
     out = cotangents_of_turns.bind(
-        *merged, function=function, active=active, batched=flags[: len(batched)], summed=(False,) * len(summed), turns=turns, each=each
-    )
+        *merged, function=function, active=active, batched=flags[: len(batched)], summed=(False,) * len(summed), turns=turns, each=each,
+        width=0,
+    )  # fmt: skip
     first = [1 if i in function.repetition.sequences else 0 for i in active]
     out = split_members(out, sizes, first)
     return [x.sum(at + 1) if s else x for x, s, at in zip(out, summed, first, strict=True)], first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,21 @@ def of_turns(function: Function, arguments: Sequence[Any], results: dict[int, An
         return jnp.concatenate([arguments[i][None], results[k][:-1]])
 
     return {i: arguments[i] for i in function.repetition.sequences} | {i: carried(i, k) for k, i in function.carried}
+
+
+def to_blocks(x, width: int):
+    """Numbers of all turns (turns, environments, ...) as a blocked array (turns, blocks, numbers, width), where each number of the
+    environments of a block is a vector. Environments after the last one are zero."""
+    turns, count, *shape = x.shape
+    size, blocks = math.prod(shape), -(-count // width)
+    rows = jnp.pad(x.reshape(turns, count, size), ((0, 0), (0, blocks * width - count), (0, 0)))
+    return rows.reshape(turns, blocks, width, size).swapaxes(2, 3)
+
+
+def from_blocks(x, count: int, shape: Sequence[int]):
+    """Numbers of all turns (turns, environments, ...) of a blocked array. shape: of those of an environment."""
+    turns, blocks, size, width = x.shape
+    return x.swapaxes(2, 3).reshape(turns, blocks * width, size)[:, :count].reshape(turns, count, *shape)
 
 
 def first_axes(function: Function) -> list[int]:
