@@ -26,6 +26,7 @@ from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.cotangents import ACTIVE, CONSTANT, LINEAR, Cotangents, Equation
 from xsim.compile.expansions import EXPANSIONS, OF_FUNCTIONS
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Unsupported
+from xsim.compile.loop_fusion import fuse
 from xsim.compile.loops import BoundedScan, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
@@ -450,6 +451,7 @@ class Tape(Cotangents):
 
             self.patterns[id(turns)] = [False], [False]
             counted(self, turns, self.builder.constant(0, INDEX), int(self.ids(scan.turns)), [], turn)
+            fuse(self.program, turns.rolled.loop, self.program.scope.items[-1])
             self.give_sums(turns)
             for x, g in zip(scan.carry, gs, strict=True):
                 self.give(x, g, ACTIVE)
