@@ -223,39 +223,40 @@ MAX_SELECTED = 4
 """An entry whose position is not known is written by selecting it among at most about this many, else in memory."""
 
 
-def _updated(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
-    """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped."""
+def _updated(f, x: Array, updates: list[_Update], combine: str | None, inside: bool = False) -> Array:
+    """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped. inside:
+    whether there are none."""
     if isinstance(x, Total):
-        for index, offset, value in _placed(f, x.shape, updates):
+        for index, offset, value in _placed(f, x.shape, updates, inside):
             f.program.add_to_sum(x.buffer, index, offset, value, x.around)
         return x
     varies = any(f.program.varying[s] for u in updates for s in u.start)
     if varies and math.prod(x.shape) > MAX_SELECTED:
-        return _updated_in_memory(f, x, updates, combine)
+        return _updated_in_memory(f, x, updates, combine, inside)
     entries = f.ids(x).copy()
     for update in updates:
         _select_entry(f, entries, update, x.dtype, combine)
     return Array(entries, x.dtype)
 
 
-def _updated_in_memory(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
+def _updated_in_memory(f, x: Array, updates: list[_Update], combine: str | None, inside: bool) -> Array:
     """As `_updated`, by a buffer. Its last entry takes the updates outside of the array."""
     p, size = f.program, math.prod(x.shape)
     buffer, zero = p.buffer(size + 1, x.dtype), p.constant(INDEX.type(0))
     for k, value in enumerate(f.ids(x).ravel().tolist()):
         p.store(buffer, zero, k, value)
-    for index, offset, value in _placed(f, x.shape, updates):
+    for index, offset, value in _placed(f, x.shape, updates, inside):
         new = value if combine is None else f.builder.operation(combine, x.dtype, (p.load(buffer, index, offset), value))
         p.store(buffer, index, offset, new)
     return Array(np.array(p.entries(buffer)[:size], int).reshape(x.shape), x.dtype)
 
 
-def _placed(f, shape: tuple[int, ...], updates: list[_Update]) -> Iterator[tuple[int, int, int]]:
+def _placed(f, shape: tuple[int, ...], updates: list[_Update], all_inside: bool) -> Iterator[tuple[int, int, int]]:
     """For each update of an array of a shape in memory: its index and offset, and its value. An update outside of the array is after the
-    last entry."""
+    last entry. all_inside: whether there is none."""
     p, where, outside = f.program, _Positions(f, shape), f.program.constant(INDEX.type(math.prod(shape)))
     for update in updates:
-        inside = where.contains(update)
+        inside = all_inside or where.contains(update)
         if inside is False:
             continue
         base = sum(o * stride for o, stride in zip(update.offset, where.strides, strict=True))
@@ -364,8 +365,8 @@ def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:
     table = f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     axis_of = {d: k for k, d in enumerate(n.scatter_dims_to_operand_dims)}
     zero = f.program.constant(INDEX.type(0))
-    written = []
+    written, inside = [], "PROMISE" in str(equation.params["mode"])
     for e, row in enumerate(rows):
         start = tuple(int(table[row, axis_of[d]]) if d in axis_of else zero for d in range(len(x.shape)))
         written.append(_Update(start, tuple(offsets[:, e].tolist()), int(new[e])))
-    return _updated(f, x, written, combine)
+    return _updated(f, x, written, combine, inside)

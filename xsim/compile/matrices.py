@@ -35,9 +35,7 @@ class Memory:
 
     def add(self, position: int, offset: int, value: int) -> None:
         """Add a value to the entry so many after a position."""
-        p = self.f.program
-        total = self.f.builder.operation("add", p.types[value], (p.load(self.buffer, position, offset), value))
-        p.store(self.buffer, position, offset, total)
+        self.f.program.store(self.buffer, position, offset, value, adds=True)
 
 
 class Numbers:

@@ -80,12 +80,13 @@ class Loop:
 
 @dataclass(eq=False)
 class Store:
-    """array[index + offset] = value, in a mutable array. offset: a constant."""
+    """array[index + offset] = value, in a mutable array; += if it adds. offset: a constant."""
 
     array: int
     index: int
     offset: int
     value: int
+    adds: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,10 +205,10 @@ class Program:
         latter only uniform values are stored."""
         return self._new("buffer", (), dtype, varying, self.scope, size)
 
-    def store(self, buffer: int, index: int, offset: int, value: int) -> None:
-        """buffer[index + offset] = value, at this place of the program."""
+    def store(self, buffer: int, index: int, offset: int, value: int, adds: bool = False) -> None:
+        """buffer[index + offset] = value, at this place of the program; += if it adds."""
         assert self.varying[buffer] or not (self.varying[index] or self.varying[value])
-        store = Store(buffer, index, offset, value)
+        store = Store(buffer, index, offset, value, adds)
         self.scope.items.append(store)
         self.stores.setdefault(buffer, []).append((store, self.scope))
 
@@ -283,8 +284,14 @@ class Program:
             if self.varying[scope.loop.proceed]:
                 value = self.operation("select_n", dtype, (scope.loop.proceed, self.constant(dtype.type(0)), value))
             scope = scope.loop.around
-        total = self.operation("add", dtype, (self.load(buffer, index, offset), value))
-        self.store(buffer, index, offset, total)
+        self.store(buffer, index, offset, value, adds=True)
+
+    def rows_at(self, array: int, index: int, offset: int) -> range:
+        """The numbers that an index may be, if array[index + offset] is an entry of the array."""
+        size, factor = self.data[array] if self.names[array] == "buffer" else len(self.arguments[array]), 1
+        if self.names[index := self.original(index)] == "mul":
+            factor = next((int(n) for n in map(self.number, self.arguments[index]) if n is not None and n > 0), 1)
+        return range(0, size - offset, factor)
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
