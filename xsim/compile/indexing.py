@@ -224,8 +224,8 @@ MAX_SELECTED = 4
 
 
 def _updated(f, x: Array, updates: list[_Update], combine: str | None, inside: bool = False) -> Array:
-    """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped. inside:
-    whether there are none."""
+    """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped.
+    inside: whether there are none."""
     if isinstance(x, Total):
         for index, offset, value in _placed(f, x.shape, updates, inside):
             f.program.add_to_sum(x.buffer, index, offset, value, x.around)
