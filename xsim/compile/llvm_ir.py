@@ -401,7 +401,7 @@ class Emitter:
             self.count += 1
             number = [int(p.data[e]) if dtype == BOOL else literal(p.data[e]) for e in entries]
             if dtype.itemsize == TABLE_ITEM:  # whole vectors, see `_looked_up`
-                number += ["0" if dtype.kind != "f" else "0.0"] * (-len(number) % TABLE_VECTOR)
+                number += ["0" if dtype.kind != "f" else "0.0"] * TABLE_VECTOR
             body = ", ".join(f"{kind} {n}" for n in number)
             space = "addrspace(1) " if self.target.gpu else ""
             self.constants[x] = f"@c{self.count}"
@@ -548,15 +548,14 @@ class Emitter:
         fraction of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see
         `HostEmitter._group`)."""
         p, lanes, memory = self.program, self.target.lanes, self.memory(array)
-        kind, element, size = f"<{lanes} x i32>", memory_type(p.types[array]), len(p.arguments[array])
+        kind, element, rows = f"<{lanes} x i32>", memory_type(p.types[array]), p.rows_at(array, index, offset)
         indices = f"{kind} {self.value(index, True)}"
-        if offset:
-            indices = f"{kind} {self._added(f'add {indices}, splat (i32 {offset})')}"
-        if size <= self.target.table:
-            starts = [self._added(f"getelementptr {element}, ptr {memory}, i64 {k}") for k in range(0, size, lanes)]
+        if rows.stop <= self.target.table:
+            starts = [self._added(f"getelementptr {element}, ptr {memory}, i64 {offset + k}") for k in range(0, rows.stop, lanes)]
             vectors = [self._added(f"load <{lanes} x {element}>, ptr {x}, align {TABLE_ITEM}") for x in starts]
             out = self._added(lookup(element, vectors, indices))
         else:
+            indices = f"{kind} {self._added(f'add {indices}, splat (i32 {offset})')}"
             addresses = self._added(f"getelementptr {element}, ptr {memory}, {indices}")
             out = self._added(gather(f"<{lanes} x {element}>", element, lanes, addresses, TABLE_ITEM))
         self.in_block += 1

@@ -287,11 +287,21 @@ class Program:
         self.store(buffer, index, offset, value, adds=True)
 
     def rows_at(self, array: int, index: int, offset: int) -> range:
-        """The numbers that an index may be, if array[index + offset] is an entry of the array."""
-        size, factor = self.data[array] if self.names[array] == "buffer" else len(self.arguments[array]), 1
-        if self.names[index := self.original(index)] == "mul":
-            factor = next((int(n) for n in map(self.number, self.arguments[index]) if n is not None and n > 0), 1)
-        return range(0, size - offset, factor)
+        """The numbers that an index may be, if array[index + offset] is an entry of the array: multiples of a constant, up to a constant."""
+        size = self.data[array] if self.names[array] == "buffer" else len(self.arguments[array])
+        factor, row = self._with_constant("mul", index)
+        largest, _ = self._with_constant("min", row)
+        step = max(1, factor or 1)
+        end = size - offset if largest is None else min(size - offset, largest * step + 1)
+        return range(0, end, step)
+
+    def _with_constant(self, name: str, value: int) -> tuple[int | None, int]:
+        """The constant and the other argument of an operation; None and the value itself of another value."""
+        value = self.original(value)
+        for x, other in (self.arguments[value], self.arguments[value][::-1]) if self.names[value] == name else ():
+            if (number := self.number(x)) is not None:
+                return int(number), other
+        return None, value
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
