@@ -287,7 +287,7 @@ class Program:
         self.store(buffer, index, offset, value, adds=True)
 
     def rows_at(self, array: int, index: int, offset: int) -> range:
-        """The numbers that an index may be, if array[index + offset] is an entry of the array: multiples of a constant, up to a constant."""
+        """The numbers that an index may be, if array[index + offset] is an entry: multiples of a constant, up to a constant."""
         size = self.data[array] if self.names[array] == "buffer" else len(self.arguments[array])
         factor, row = self._with_constant("mul", index)
         largest, _ = self._with_constant("min", row)
