@@ -48,6 +48,18 @@ def _product(position: int) -> Rule:
     return rule
 
 
+def _numerator(o: Operations, g, out, x, y):
+    """g / y. The environments share the reciprocal of a number that they share; a product takes a fraction of the time of a division."""
+    return o("div", g, y) if o.builder.program.varying[y] else o("mul", g, o("div", 1.0, y))
+
+
+def _denominator(o: Operations, g, out, x, y):
+    """-g x / y^2. Of a reciprocal it is a product."""
+    number = o.builder.program.number(x)
+    quotient = o("mul", g, out) if number is not None and number == 1 else _numerator(o, g, out, x, y)
+    return o("neg", o("mul", quotient, out))
+
+
 def _extreme(name: str, position: int) -> Rule:
     """Of max and min. Equal arguments share the cotangent."""
 
@@ -88,7 +100,7 @@ ADJOINTS: dict[str, tuple[Rule | None, ...]] = {
     "add": (lambda o, g, *_: g, lambda o, g, *_: g),
     "sub": (lambda o, g, *_: g, lambda o, g, *_: o("neg", g)),
     "mul": (_product(0), _product(1)),
-    "div": (lambda o, g, out, x, y: o("div", g, y), lambda o, g, out, x, y: o("neg", o("mul", o("div", g, y), out))),
+    "div": (_numerator, _denominator),
     "rem": (lambda o, g, *_: g, _remainder_divisor),
     "neg": (lambda o, g, *_: o("neg", g),),
     "max": (_extreme("gt", 0), _extreme("gt", 1)),
