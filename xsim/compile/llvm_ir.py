@@ -469,7 +469,9 @@ class Emitter:
             return
         at = self.element(item.array, item.index, item.offset)
         if item.adds:
-            kind, add = t.type(dtype, varying), FLOAT["add"] if dtype.kind == "f" else "add"
+            # As `_add_selected`, a sum at an index that varies is not fused with a product: it does not depend on the number of lanes.
+            fused = "" if self.program.varying[item.index] else " contract"
+            kind, add = t.type(dtype, varying), f"{FLOAT['add']}{fused}" if dtype.kind == "f" else "add"
             value = self.result(f"{add} {kind} {self._loaded(at, kind, dtype)}, {value}")
         if not at.each:
             self.write_memory(t.type(dtype, varying), dtype, value, at.address, at.lanes)
