@@ -32,7 +32,7 @@ LAYERS = (
     ("compile.machine",),
     (
         "compile.simplify", "compile.indexing", "compile.factorization", "compile.matrices", "compile.sparsity", "compile.tiled",
-        "compile.placement", "compile.scheduling",
+        "compile.placement", "compile.scheduling", "compile.loop_fusion",
     ),
     ("compile.assembly",),
     ("compile.traced", "compile.llvm_types", "compile.parts"),

@@ -18,6 +18,7 @@ from xsim.compile.launch import launch_handler
 from xsim.compile.machine import loaded
 from xsim.compile.nvptx import BLOCK, GpuEmitter, Repetition
 from xsim.compile.repeated import is_one_kernel, last_turn, repeated
+from xsim.compile.turns import from_blocks, to_blocks
 
 ENVIRONMENTS, TURNS = 5, 7
 
@@ -344,6 +345,27 @@ def test_gradients_of_all_turns_are_one_call(environments, x64):
         wanted = jax.value_and_grad(lambda *xs, loss=loss, run=reference: loss(run(*xs)), (0, 1, 2, 3, 5))(*arguments)
         for x, y in zip(jax.tree.leaves(gradient(*arguments)), jax.tree.leaves(wanted), strict=True):
             close(x, y)
+
+
+@pytest.mark.parametrize("width", [1, 4, 16])
+def test_blocked_arrays(width):
+    """Arrays of no numbers and of several axes."""
+    for shape in ((3, 20, 2, 5), (1, 3), (4, 17, 0)):
+        x = np.random.default_rng(0).normal(size=shape)
+        blocks = to_blocks(jnp.asarray(x), width)
+        assert blocks.shape == (shape[0], -(-shape[1] // width), int(np.prod(shape[2:])), width)
+        np.testing.assert_array_equal(from_blocks(blocks, shape[1], shape[2:]), np.float32(x))
+
+
+@pytest.mark.parametrize(("environments", "lanes"), [(3, 16), (21, 1), (21, 2), (21, 16)])
+def test_gradients_by_vectors_of_every_width(environments, lanes, x64, monkeypatch):
+    """Wider than a block of what derivatives store, which then is in rows; or several in a block."""
+    monkeypatch.setattr(Function, "lanes", lambda *_: lanes)
+    function, arguments = damped(), operands_of_damped(environments)
+    ways = (lambda *xs: last_turn(function, xs, OF_DAMPED, TURNS)), (lambda *xs: of_turns(function, *xs))
+    gradients = [jax.grad(lambda *xs, run=run: sum((x**2).sum() for x in run(*xs)), (0, 1, 3)) for run in ways]
+    for found, wanted in zip(*(f(*arguments) for f in gradients), strict=True):
+        close(found, wanted)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Loop fusion: two loops with the same turns become one.
 
 The derivative of a loop computes each turn again. If the cotangents of the results do not depend on the results, both can be one loop:
-then each turn is computed once, and what the derivative needs of it is not stored.
+then each turn is computed once, but for loops in it, and what the derivative needs of it is not stored.
 """
 
 from __future__ import annotations
