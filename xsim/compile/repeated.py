@@ -175,7 +175,7 @@ def _stored_by_machine_code(*arguments, function, batched, turns):
     if function.turns(batched, summed) is not None and width % function.lanes(batched, count) == 0:
         target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
-        return _stored_by_scan(*arguments, **params)
+        return _stored_of_rows(*arguments, **params)
     types = [*map(jax.typeof, arguments)]
     results = _stacked_types(types, function, function.results, [])  # the others are those of the last turn
     for k, x in zip(function.stored, _stored_types(*types, **params), strict=True):
@@ -184,8 +184,9 @@ def _stored_by_machine_code(*arguments, function, batched, turns):
     return [out[k] for k in function.stored]
 
 
-def _stored_by_scan(*arguments, function, batched, turns):
-    out = _by_scan(*arguments, function=function, batched=batched, turns=turns, each=True)
+def _stored_of_rows(*arguments, function, batched, turns):
+    """Blocks of what `repeated_call` returns."""
+    out = repeated_call.bind(*arguments, function=function, batched=batched, turns=turns)
     return [to_blocks(out[k], width_of_blocks(environment_count(arguments, function))) for k in function.stored]
 
 
@@ -203,9 +204,9 @@ stored_call.multiple_results = True
 stored_call.def_impl(functools.partial(evaluated, stored_call))
 stored_call.def_abstract_eval(_stored_types)
 mlir.register_lowering(stored_call, mlir.lower_fun(_stored_by_machine_code, multiple_results=True), platform="cpu")
-mlir.register_lowering(stored_call, mlir.lower_fun(_stored_by_scan, multiple_results=True))
+mlir.register_lowering(stored_call, mlir.lower_fun(_stored_of_rows, multiple_results=True))
 batching.primitive_batchers[stored_call] = _stored_batched
-ad.primitive_jvps[stored_call] = functools.partial(differentiated_by_scan, _stored_by_scan)
+ad.primitive_jvps[stored_call] = functools.partial(differentiated_by_scan, _stored_of_rows)
 
 # ---- rules of the other primitives -------------------------------------------------------------------------------------------------
 
