@@ -13,6 +13,7 @@ from xsim.compile import cuda
 from xsim.compile import function as compiled_function
 from xsim.compile.choice import tracing_for
 from xsim.compile.code_generation import UNOPTIMIZED, machine_code
+from xsim.compile.compiled_call import turns_operand
 from xsim.compile.function import Function, Replay
 from xsim.compile.launch import launch_handler
 from xsim.compile.machine import loaded
@@ -366,6 +367,22 @@ def test_gradients_by_vectors_of_every_width(environments, lanes, x64, monkeypat
     gradients = [jax.grad(lambda *xs, run=run: sum((x**2).sum() for x in run(*xs)), (0, 1, 3)) for run in ways]
     for found, wanted in zip(*(f(*arguments) for f in gradients), strict=True):
         close(found, wanted)
+
+
+def test_results_that_no_derivative_needs(x64):
+    """Where others are stored of all turns, they are those of the last turn. Here the array of one is that of the inputs of all turns, of
+    which those after the first turn stay as they are."""
+    function, arguments, width = damped(), operands_of_damped(21), 16
+    stored = jax.ShapeDtypeStruct((TURNS, 2, 2, width), jnp.float64)
+    target = function.target(OF_DAMPED, (False,) * 3, 21)
+    call = jax.ffi.ffi_call(target, [stored, stored, jax.ShapeDtypeStruct(arguments[3].shape, jnp.float64)], input_output_aliases={3: 2})
+    q, v, last = jax.jit(lambda *xs: call(*xs, turns_operand(TURNS, stacked=True, width=width)))(*arguments)
+    np.testing.assert_array_equal(last[1:], arguments[3][1:])
+    gravity, *start, taus = arguments
+    for x, end in zip((q, v), of_turns(function, *arguments), strict=True):
+        close(from_blocks(x, 21, (2,))[-1], end)
+    before = of_turns(function, gravity, *start, taus[:-1])
+    close(last[0], jax.vmap(function.function, (None, 0, 0, 0))(gravity, *before, taus[-1])[2])
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 
 from xsim.compile.blocks import ALIGNMENT, ONE_TURN, Layout, Row, block_memory
@@ -19,12 +18,12 @@ def additions(layout: Layout) -> list[str]:
     """The functions that add the vectors of an array, of each type of numbers."""
     turns = layout.turns or ONE_TURN
     rows = (layout.result_rows[k] for k in (*turns.summed, *(k for k, _ in turns.pairs_with_own)))
-    vector = f"<{layout.lanes} x {{}}>" if layout.lanes > 1 else "{}"
-    return [_addition(f"add_{element}", vector.format(element)) for element in sorted({row.element for row in rows if row.size})]
+    return [_addition(layout.lanes, row) for row in sorted({row._replace(size=1) for row in rows if row.size})]
 
 
-def _addition(name: str, vector: str) -> str:
-    return f"""define internal void @{name}(ptr %to, ptr %from, i64 %bytes) {{
+def _addition(lanes: int, row: Row) -> str:
+    vector, alignment = f"<{lanes} x {row.element}>" if lanes > 1 else row.element, min(ALIGNMENT, lanes * row.bytes)
+    return f"""define internal void @add_{row.element}(ptr %to, ptr %from, i64 %bytes) {{
 entry:
   %size.p = getelementptr {vector}, ptr null, i64 1
   %size = ptrtoint ptr %size.p to i64
@@ -33,10 +32,10 @@ next:
   %k = phi i64 [ 0, %entry ], [ %following, %next ]
   %sum.p = getelementptr i8, ptr %to, i64 %k
   %number.p = getelementptr i8, ptr %from, i64 %k
-  %sum = load {vector}, ptr %sum.p
-  %number = load {vector}, ptr %number.p
+  %sum = load {vector}, ptr %sum.p, align {alignment}
+  %number = load {vector}, ptr %number.p, align {alignment}
   %new = fadd {vector} %sum, %number
-  store {vector} %new, ptr %sum.p
+  store {vector} %new, ptr %sum.p, align {alignment}
   %following = add i64 %k, %size
   %more = icmp slt i64 %following, %bytes
   br i1 %more, label %next, label %leave
@@ -164,8 +163,11 @@ class _BlockFunction:
         """Copy the numbers that the block has in an array to vectors. pointer: to the numbers of all turns. turn: its number. blocked:
         whether the array may be blocked."""
         if blocked:
-            vectors = functools.partial(self.vectors_of, pointer, row, turn)
-            self.choose("are.blocked", lambda: self.copy(to, vectors(), row, False), lambda: self.read(to, pointer, row, turn))
+
+            def copy() -> None:
+                self.copy(to, self.vectors_of(pointer, row, turn), row, False)
+
+            self.choose("are.blocked", copy, lambda: self.read(to, pointer, row, turn))
             return
         conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
         if conversions.has_groups and not self.partial:
@@ -173,12 +175,8 @@ class _BlockFunction:
         else:
             self.lines.append(f"  call void @{conversions.some_to_vectors(row)}(ptr {to}, ptr {rows}, i64 {row.size}, i64 %rows)")
 
-    def write(self, pointer: str, vectors: str, row: Row, turn: str = "0", blocked: bool = False) -> None:
-        """Copy vectors to what the block has in an array, see `read`."""
-        if blocked:
-            place = functools.partial(self.vectors_of, pointer, row, turn)
-            self.choose("are.blocked", lambda: self.copy(place(), vectors, row, True), lambda: self.write(pointer, vectors, row, turn))
-            return
+    def write(self, pointer: str, vectors: str, row: Row, turn: str = "0") -> None:
+        """Copy vectors to the rows that the block has in an array, see `read`."""
         conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
         if conversions.has_groups and not self.partial:
             self.lines.append(f"  call void @{conversions.to_rows(row)}(ptr {rows}, ptr {vectors})")
@@ -235,7 +233,14 @@ class _BlockFunction:
         """The results that no turn has of its own: sums over the turns, and results of the last one."""
         turns = self.turns
         self.write_results([k for k in self.written if k not in turns.stacked])
-        self.choose("are.stacked", lambda: None, lambda: self.write_results(turns.stacked))
+        if turns.stacked:
+            self.choose("are.stacked", self.write_not_blocked, lambda: self.write_results(turns.stacked))
+
+    def write_not_blocked(self) -> None:
+        """Results that are not stacked if others are stacked as blocked arrays."""
+        others = [k for k in self.turns.stacked if k not in self.turns.blocked]
+        if self.turns.blocked and others:
+            self.choose("are.blocked", lambda: self.write_results(others))
 
     def write_results(self, results: Iterable[int]) -> None:
         for k in results:
@@ -267,7 +272,8 @@ class _BlockFunction:
 
     def add_own(self) -> None:
         """Add to what is carried what the turn has of its own."""
-        self.choose("has.own", self.add_each)
+        if self.added:
+            self.choose("has.own", self.add_each)
 
     def add_each(self) -> None:
         for k, vectors in self.added.items():
@@ -287,7 +293,8 @@ class _BlockFunction:
             self.fetch(self.operands[i], layout.operand_rows[i], following, READ, i in turns.known)
         for i in turns.previous:
             self.fetch(self.previous[i], layout.operand_rows[i], before, READ, blocked=True)
-        self.choose("are.stacked", lambda: self.fetch_results(following))
+        if turns.stacked:
+            self.choose("are.stacked", lambda: self.fetch_results(following))
 
     def fetch_results(self, turn: str) -> None:
         for k in self.turns.stacked:
@@ -317,7 +324,8 @@ class _BlockFunction:
         turns = self.turns
         for k, total in self.totals.items():
             self.add(total, self.written[k], self.layout.result_rows[k])
-        self.choose("are.stacked", self.write_stacked)
+        if turns.stacked:
+            self.choose("are.stacked", self.write_stacked)
         step, more = ("-1", "sge i64 %following, 0") if turns.reverse else ("1", "slt i64 %following, %turns")
         self.lines += [
             "  br label %turn.end", "turn.end:", f"  %following = add i64 %now, {step}", f"  %again = icmp {more}",
@@ -325,6 +333,18 @@ class _BlockFunction:
         ]  # fmt: skip
 
     def write_stacked(self) -> None:
+        if self.turns.blocked:
+            self.choose("are.blocked", self.write_blocked, self.write_rows)
+        else:
+            self.write_rows()
+
+    def write_rows(self) -> None:
         for k in self.turns.stacked:
             if k in self.written:
-                self.write(self.results[k], self.written[k], self.layout.result_rows[k], "%now", k in self.turns.blocked)
+                self.write(self.results[k], self.written[k], self.layout.result_rows[k], "%now")
+
+    def write_blocked(self) -> None:
+        for k in self.turns.blocked:
+            if k in self.written:
+                row = self.layout.result_rows[k]
+                self.copy(self.vectors_of(self.results[k], row, "%now"), self.written[k], row, True)

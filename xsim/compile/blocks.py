@@ -28,9 +28,10 @@ class Turns(NamedTuple):
     carried: pairs (result, operand): the result of a turn is the operand of the next one. sequences: operands of which each turn has its
     own numbers. stacked: results likewise, if they are stacked. previous: operands that were carried by another call: the first turn has
     the operand, each later one a result of the turn before it. These results, stacked, are operands after those of the program, in this
-    order. summed: results that are added up over the turns. blocked: results that may be stacked as blocked arrays. known: sequences that
-    may be blocked, as the results of the turns before may be. reverse: whether the last turn comes first. It carries cotangents, and the
-    cotangents that a turn has of its own, if there are, are added to them. These, stacked, are operands after the others, for each pair."""
+    order. summed: results that are added up over the turns. blocked: results that may be stacked as blocked arrays; the others are not
+    stacked then. known: sequences that may be blocked, as the results of the turns before may be. reverse: whether the last turn comes
+    first. It carries cotangents, and the cotangents that a turn has of its own, if there are, are added to them. These, stacked, are
+    operands after the others, for each pair."""
 
     carried: tuple[tuple[int, int], ...]
     sequences: tuple[int, ...]

@@ -547,8 +547,10 @@ class Emitter:
 
     def _looked_up(self, array: int, index: int, offset: int) -> str:
         """An entry of a uniform array for each environment: of a short one by an instruction that selects among all, which takes a
-        fraction of the time of loads at different addresses. It counts as one instruction, whatever the number of lanes (see
-        `HostEmitter._group`)."""
+        fraction of the time of loads at different addresses.
+
+        It counts as one instruction, whatever the number of lanes. So the basic blocks, within which LLVM fuses products and sums, do not
+        depend on that number, and neither do the results."""
         p, lanes, memory = self.program, self.target.lanes, self.memory(array)
         kind, element, rows = f"<{lanes} x i32>", memory_type(p.types[array]), p.rows_at(array, index, offset)
         indices = f"{kind} {self.value(index, True)}"

@@ -451,7 +451,9 @@ class Tape(Cotangents):
 
             self.patterns[id(turns)] = [False], [False]
             counted(self, turns, self.builder.constant(0, INDEX), int(self.ids(scan.turns)), [], turn)
-            fuse(self.program, turns.rolled.loop, self.program.scope.items[-1])
+            last = self.program.scope.items[-1]
+            if isinstance(last, Loop):
+                fuse(self.program, turns.rolled.loop, last)
             self.give_sums(turns)
             for x, g in zip(scan.carry, gs, strict=True):
                 self.give(x, g, ACTIVE)
