@@ -49,7 +49,7 @@ class Turns(NamedTuple):
 
 
 def width_of_blocks(environments: int) -> int:
-    """Environments in a block of a blocked array: at least as many as in a vector, at most twice as many as there are."""
+    """Environments in a block of a blocked array: at least as many as in a vector of any type of numbers."""
     return next((w for w in (4, 8) if environments <= w), 16)
 
 
