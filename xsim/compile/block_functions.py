@@ -18,12 +18,13 @@ def additions(layout: Layout) -> list[str]:
     """The functions that add the vectors of an array, of each type of numbers."""
     turns = layout.turns or ONE_TURN
     rows = (layout.result_rows[k] for k in (*turns.summed, *(k for k, _ in turns.pairs_with_own)))
-    return [_addition(layout.lanes, row) for row in sorted({row._replace(size=1) for row in rows if row.size})]
+    return [_addition(layout.lanes, *x) for x in sorted({(row.element, row.bytes) for row in rows if row.size})]
 
 
-def _addition(lanes: int, row: Row) -> str:
-    vector, alignment = f"<{lanes} x {row.element}>" if lanes > 1 else row.element, min(ALIGNMENT, lanes * row.bytes)
-    return f"""define internal void @add_{row.element}(ptr %to, ptr %from, i64 %bytes) {{
+def _addition(lanes: int, element: str, size: int) -> str:
+    """size: bytes of a number."""
+    vector, alignment = f"<{lanes} x {element}>" if lanes > 1 else element, min(ALIGNMENT, lanes * size)
+    return f"""define internal void @add_{element}(ptr %to, ptr %from, i64 %bytes) {{
 entry:
   %size.p = getelementptr {vector}, ptr null, i64 1
   %size = ptrtoint ptr %size.p to i64
@@ -169,19 +170,20 @@ class _BlockFunction:
 
             self.choose("are.blocked", copy, lambda: self.read(to, pointer, row, turn))
             return
-        conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
-        if conversions.has_groups and not self.partial:
-            self.lines.append(f"  call void @{conversions.to_vectors(row)}(ptr {to}, ptr {rows})")
-        else:
-            self.lines.append(f"  call void @{conversions.some_to_vectors(row)}(ptr {to}, ptr {rows}, i64 {row.size}, i64 %rows)")
+        rows = self.rows_of(pointer, row, turn)
+        self.convert(to, rows, row, self.conversions.to_vectors, self.conversions.some_to_vectors)
 
     def write(self, pointer: str, vectors: str, row: Row, turn: str = "0") -> None:
         """Copy vectors to the rows that the block has in an array, see `read`."""
-        conversions, rows = self.conversions, self.rows_of(pointer, row, turn)
-        if conversions.has_groups and not self.partial:
-            self.lines.append(f"  call void @{conversions.to_rows(row)}(ptr {rows}, ptr {vectors})")
+        rows = self.rows_of(pointer, row, turn)
+        self.convert(rows, vectors, row, self.conversions.to_rows, self.conversions.some_to_rows)
+
+    def convert(self, to: str, source: str, row: Row, of_all: Callable[[Row], str], of_some: Callable[[Row], str]) -> None:
+        """Copy the rows of all lanes by one function of `Conversions`, or fewer by another one."""
+        if self.conversions.has_groups and not self.partial:
+            self.lines.append(f"  call void @{of_all(row)}(ptr {to}, ptr {source})")
         else:
-            self.lines.append(f"  call void @{conversions.some_to_rows(row)}(ptr {rows}, ptr {vectors}, i64 {row.size}, i64 %rows)")
+            self.lines.append(f"  call void @{of_some(row)}(ptr {to}, ptr {source}, i64 {row.size}, i64 %rows)")
 
     def copy(self, to: str, source: str, row: Row, to_block: bool) -> None:
         """Copy vectors to a blocked array, or from one. to, source: pointers to the first one."""

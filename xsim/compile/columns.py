@@ -95,7 +95,10 @@ leave:
 
 
 class _Copy:
-    """The body of a function that copies the rows of all lanes."""
+    """The body of a function that copies the rows of all lanes. rows, vectors: its parameters that point to them."""
+
+    rows: str
+    vectors: str
 
     def __init__(self, row: Row, lanes: int):
         self.row, self.lanes = row, lanes
@@ -108,26 +111,21 @@ class _Copy:
             self._in_loop(count)
             rest = groups[count:]
         for group in rest:
-            self.copy("%to", "%from", *group)
+            self.copy(self.rows, self.vectors, *group)
         return self.lines
 
     def _in_loop(self, count: int) -> None:
         """Copy the first groups."""
         width = max(WIDTHS)
         self.lines += ["  br label %group", "group:", "  %k = phi i64 [ 0, %entry ], [ %k.next, %group ]"]
-        in_rows = self.result(f"mul i64 %k, {width * self.row.bytes}")
-        in_vectors = self.result(f"mul i64 %k, {width * self.row.bytes * self.lanes}")
-        to, source = (self.result(f"getelementptr i8, ptr {p}, i64 {x}") for p, x in self.places(in_rows, in_vectors))
-        self.copy(to, source, 0, width)
+        sizes = (self.rows, width * self.row.bytes), (self.vectors, width * self.row.bytes * self.lanes)
+        starts = [self.result(f"getelementptr i8, ptr {p}, i64 {self.result(f'mul i64 %k, {size}')}") for p, size in sizes]
+        self.copy(*starts, 0, width)
         self.lines += [
             "  %k.next = add i64 %k, 1", f"  %more = icmp slt i64 %k.next, {count}", "  br i1 %more, label %group, label %rest", "rest:",
         ]  # fmt: skip
 
-    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
-        """Pointers to what is written and read, and the offsets of a group in them."""
-        raise NotImplementedError
-
-    def copy(self, to: str, source: str, first: int, width: int) -> None:
+    def copy(self, rows: str, vectors: str, first: int, width: int) -> None:
         """Copy a group."""
         raise NotImplementedError
 
@@ -157,22 +155,20 @@ class _Copy:
 
 
 class _ToVectors(_Copy):
-    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
-        return [("%to", in_vectors), ("%from", in_rows)]
+    rows, vectors = "%from", "%to"
 
-    def copy(self, to: str, source: str, first: int, width: int) -> None:
-        for k, vector in enumerate(self.columns(source, first, width).load()):
-            self.lines.append(f"  store {self.type} {vector}, ptr {self.vector(to, first + k)}, align {self.alignment}")
+    def copy(self, rows: str, vectors: str, first: int, width: int) -> None:
+        for k, vector in enumerate(self.columns(rows, first, width).load()):
+            self.lines.append(f"  store {self.type} {vector}, ptr {self.vector(vectors, first + k)}, align {self.alignment}")
 
 
 class _ToRows(_Copy):
-    def places(self, in_rows: str, in_vectors: str) -> list[tuple[str, str]]:
-        return [("%to", in_rows), ("%from", in_vectors)]
+    rows, vectors = "%to", "%from"
 
-    def copy(self, to: str, source: str, first: int, width: int) -> None:
-        places = [self.vector(source, first + k) for k in range(width)]
-        vectors = [self.result(f"load {self.type}, ptr {place}, align {self.alignment}") for place in places]
-        self.columns(to, first, width).store(vectors)
+    def copy(self, rows: str, vectors: str, first: int, width: int) -> None:
+        places = [self.vector(vectors, first + k) for k in range(width)]
+        columns = [self.result(f"load {self.type}, ptr {place}, align {self.alignment}") for place in places]
+        self.columns(rows, first, width).store(columns)
 
 
 @dataclass(frozen=True)

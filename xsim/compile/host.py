@@ -219,10 +219,15 @@ class HostEmitter(Emitter):
             self.prologue.append(f"  {name} = load ptr, ptr %operandp{operand}, !invariant.load !0")
         return name
 
+    def _numbers(self, operand: int, dtype: np.dtype) -> str:
+        """The pointer to the numbers that the environments have in an operand."""
+        return self._pointer(operand)
+
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
         kind = self.target.type(np.dtype(np.int8) if dtype == BOOL else dtype, varying)
         place = memory_type(dtype) if not varying else kind
-        address = self.result(f"getelementptr {place}, ptr {self._pointer(source.operand)}, i64 {source.element}")
+        numbers = self._numbers(source.operand, dtype) if varying else self._pointer(source.operand)
+        address = self.result(f"getelementptr {place}, ptr {numbers}, i64 {source.element}")
         unchanged = f", align {alignment_of(dtype, self.target.lanes)}" if varying else ", !invariant.load !0"
         out = self.result(f"load {kind}, ptr {address}{unchanged}")
         if dtype == BOOL:
@@ -258,7 +263,7 @@ class HostEmitter(Emitter):
         k, values = item.result, self.program.outputs[item.result]
         dtype, name = self.program.types[values[0]], f"%result{k}"
         if name not in self.pointers:
-            self.pointers[name] = self._result_pointer(k)
+            self.pointers[name] = self._result_pointer(k, dtype)
         kind = self.target.type(BYTE if dtype == BOOL else dtype)
         for i in item.entries:
             value, address = self._in_memory(values[i], dtype), self.result(f"getelementptr {kind}, ptr {self.pointers[name]}, i64 {i}")
@@ -269,8 +274,8 @@ class HostEmitter(Emitter):
         value, kind = self.value(x, True), self.target.type(dtype)
         return self.result(f"zext {kind} {value} to {self.target.type(BYTE)}") if dtype == BOOL else value
 
-    def _result_pointer(self, k: int) -> str:
-        """The pointer to a result."""
+    def _result_pointer(self, k: int, dtype: np.dtype) -> str:
+        """The pointer to the numbers that the environments have in a result."""
         self.prologue.append(f"  %resultp{k} = getelementptr ptr, ptr %results, i64 {k}")
         self.prologue.append(f"  %result{k} = load ptr, ptr %resultp{k}, !invariant.load !0")
         return f"%result{k}"

@@ -12,8 +12,8 @@ from xsim.compile.code_generation import module_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
-from xsim.compile.parts import GPU_LIMITS, Output, read_by, results_of
-from xsim.compile.program import BOOL, Input, Program
+from xsim.compile.parts import GPU_LIMITS, read_by, results_of
+from xsim.compile.program import Program
 
 TRIPLE = "nvptx64-nvidia-cuda"
 BLOCK = 64
@@ -158,17 +158,9 @@ class GpuEmitter(HostEmitter):
             self.prologue.append(f"  {name} = getelementptr i8, ptr %operand{operand}, i64 {name}.o")
         return name
 
-    def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
-        if not varying:
-            return super().read(source, dtype, varying)
-        kind, row = memory_type(dtype), self._row(source.operand, memory_type(dtype))
-        out = self.result(f"load {kind}, ptr {self.result(f'getelementptr {kind}, ptr {row}, i64 {source.element}')}")
-        return self.result(f"icmp ne {kind} {out}, 0") if dtype == BOOL else out
-
-    def _row(self, operand: int, element: str) -> str:
-        """The pointer to the numbers of the environment."""
-        name, size, result = f"%row{operand}", self.sizes[operand], self.sources.get(operand)
-        if name in self.pointers.values():
+    def _numbers(self, operand: int, dtype: np.dtype) -> str:
+        name, size, element, result = f"%row{operand}", self.sizes[operand], memory_type(dtype), self.sources.get(operand)
+        if name in self.pointers:
             return name
         pointer = self._pointer(operand)
         self.pointers[name] = name
@@ -188,25 +180,14 @@ class GpuEmitter(HostEmitter):
         """Define the pointer to the numbers of the environment, of an array, in the prologue."""
         self.prologue += [f"  {name}.o = mul i64 %lane, {size}", f"  {name} = getelementptr {element}, ptr {pointer}, i64 {name}.o"]
 
-    def _store_result(self, item: Output) -> None:
-        k, values = item.result, self.program.outputs[item.result]
-        dtype, row = self.program.types[values[0]], f"%out{k}"
-        element = memory_type(dtype)
-        if row not in self.pointers:
-            self.pointers[row] = row
-            self._row_text(row, len(values), self._result_pointer(k), element)
-        for i in item.entries:
-            value, address = self._in_memory(values[i], dtype), self.result(f"getelementptr {element}, ptr {row}, i64 {i}")
-            self.write(f"store {element} {value}, ptr {address}")
-
-    def _result_pointer(self, k: int) -> str:
-        if self.repetition is None:
-            return f"%result{k}"
-        values = self.program.outputs[k]
-        element = memory_type(self.program.types[values[0]])
-        self.prologue.append(f"  %resulto{k} = mul i64 %before, {len(values)}")
-        self.prologue.append(f"  %resultp{k} = getelementptr {element}, ptr %result{k}, i64 %resulto{k}")
-        return f"%resultp{k}"
+    def _result_pointer(self, k: int, dtype: np.dtype) -> str:
+        pointer, size, element = f"%result{k}", len(self.program.outputs[k]), memory_type(dtype)
+        if self.repetition is not None:
+            pointer = f"%resultp{k}"
+            self.prologue.append(f"  %resulto{k} = mul i64 %before, {size}")
+            self.prologue.append(f"  {pointer} = getelementptr {element}, ptr %result{k}, i64 %resulto{k}")
+        self._row_text(f"%out{k}", size, pointer, element)
+        return f"%out{k}"
 
     def _begin_part(self) -> list[str]:
         return ["  %scratch = addrspacecast ptr addrspace(5) %local to ptr"]  # LLVM finds out that it is in local memory
