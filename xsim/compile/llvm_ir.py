@@ -46,8 +46,8 @@ class Definition(NamedTuple):
 
 
 MAX_LOADED, MAX_ADDED = 9, 16
-"""Rows among which an entry is loaded, or added to, by selecting. On a Zen 4, six entries of 16 lanes are loaded among 8 rows in 14 ns, and by
-gathers in 32; six are added to among 8 rows in 30 ns, among 16 in 60, and by gathers and scatters in 74 (script not committed)."""
+"""Rows among which an entry is loaded, or added to, by selecting. On a Zen 4, six entries of 16 lanes are loaded among 8 rows in 14 ns, and
+by gathers in 32; six are added to among 8 rows in 30 ns, among 16 in 60, and by gathers and scatters in 74 (script not committed)."""
 TABLE_ITEM, TABLE_VECTOR = 4, 16
 """Bytes of an entry of an array that `lookup` reads, and the most entries that it reads at once, also after the end of the array."""
 
